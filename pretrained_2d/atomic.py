@@ -1,0 +1,66 @@
+"""Files and folders that are either whole or not there: write beside, fsync, rename."""
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replace `path` by `content`, whole or not at all, also when the process is killed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
+    try:
+        with beside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def write_text(path: Path, content: str) -> None:
+    """As `write_bytes`, in UTF-8."""
+    write_bytes(path, content.encode())
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Fill a folder beside `path`; it takes the name `path` (replacing an older one) at the end."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
+    beside.mkdir()
+    try:
+        yield beside
+        for file in beside.rglob("*"):
+            if file.is_file():
+                with file.open("rb") as handle:
+                    os.fsync(handle.fileno())
+        sync_folder(beside)
+        replace_folder(beside, path)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def replace_folder(beside: Path, path: Path) -> None:
+    """Give the complete folder `beside` the name `path`; an older one makes way first."""
+    older = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.older")
+    if path.exists():
+        path.rename(older)
+    beside.rename(path)
+    sync_folder(path.parent)
+    shutil.rmtree(older, ignore_errors=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames in `folder` durable, where the platform can open folders."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,54 @@
+"""The card of a checkpoint: everything but the weights that a user of a model must know."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torchvision.transforms.v2 import functional as transforms
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preprocessing:
+    """The test side of a model's input: scale the short side, crop the centre, normalise.
+
+    The one object that evaluation and prediction use, for images and for the frames of a clip.
+    """
+
+    image_size: int = 224  # pixels, height and width of the crop
+    resize: int = 256  # pixels, short side before the crop
+    mean: tuple[float, ...] = IMAGENET_MEAN  # of values in [0, 1]
+    std: tuple[float, ...] = IMAGENET_STD
+    interpolation: Literal["bilinear", "bicubic"] = "bilinear"
+
+    def resize_and_crop(self, frames: Tensor) -> Tensor:
+        """uint8 (…, channels, height, width) -> uint8 (…, channels, image_size, image_size)."""
+        mode = transforms.InterpolationMode(self.interpolation)
+        frames = transforms.resize(frames, [self.resize], interpolation=mode, antialias=True)
+        return transforms.center_crop(frames, [self.image_size, self.image_size])
+
+    def normalize(self, signal: Tensor) -> Tensor:
+        """uint8 (batch, channels, *axes) -> float32 of the same shape, mean 0 and std 1."""
+        shape = (1, -1) + (1,) * (signal.ndim - 2)
+        mean = torch.tensor(self.mean, device=signal.device).view(shape) * 255
+        std = torch.tensor(self.std, device=signal.device).view(shape) * 255
+        return (signal.float() - mean) / std
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCard:
+    """What `config.json` says. It alone rebuilds the model; `model.safetensors` then fills it."""
+
+    architecture: str  # "convnext_tiny", "timm/resnet18", …
+    options: Mapping[str, Any] = field(default_factory=dict)  # keywords of the builder, JSON
+    ndim: int = 2  # 2: images, 3: clips (time, height, width)
+    labels: tuple[str, ...] | None = None
+    preprocessing: Preprocessing = field(default_factory=Preprocessing)
+    num_frames: int | None = None  # per clip
+    clip_seconds: float | None = None
+    inflation: Mapping[str, Any] | None = None  # how a folded 2D network gained its time axis
+    provenance: Mapping[str, Any] = field(default_factory=dict)  # parent, method, numbers reached

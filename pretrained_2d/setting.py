@@ -1,0 +1,25 @@
+"""Declaring a field of a configuration dataclass, with what a user must know about it."""
+
+from dataclasses import MISSING, field
+from typing import Any
+
+
+def setting(
+    default: Any = MISSING,
+    help: str = "",
+    *,
+    unit: str | None = None,
+    runtime: bool = False,
+    default_factory: Any = MISSING,
+) -> Any:
+    """A dataclass field that carries its meaning: `lr: float = setting(1e-4, "peak rate")`.
+
+    `unit` is shown in help and errors ("seconds", "pixels"). A `runtime` field changes speed and
+    not the result (workers, device, log interval), so it is left out of fingerprints.
+    """
+    metadata = {"help": help, "unit": unit, "runtime": runtime}
+    if default_factory is not MISSING:
+        return field(default_factory=default_factory, metadata=metadata)
+    if default is MISSING:
+        return field(metadata=metadata)
+    return field(default=default, metadata=metadata)

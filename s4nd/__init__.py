@@ -1,0 +1,1 @@
+"""S4ND: state space layers for signals of any number of axes."""

@@ -1,0 +1,1 @@
+"""Video understanding from one YAML."""

@@ -1,0 +1,1 @@
+"""Video in: decoding by time, clip sampling, data sets, transforms."""
