@@ -17,7 +17,7 @@ import torch
 class Sample(NamedTuple):
     """Which drawing of which item: what a sampler yields and a dataset is indexed with."""
 
-    index: int
+    item: int
     epoch: int = 0
     repeat: int = 0
 
