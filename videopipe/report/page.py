@@ -1,0 +1,104 @@
+"""A page: sections of text, tables, pictures and film strips in one HTML file of its own."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from pretrained_2d import atomic
+from videopipe.report.picture import Picture
+
+Cell = str | int | float | bool | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows a reader may sort and filter."""
+
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A row of frames of one clip, as the model saw them."""
+
+    image: str  # data URI
+    caption: str
+    alt: str
+
+
+@dataclass(frozen=True)
+class Block:
+    """Text to unfold: a configuration, a log."""
+
+    title: str
+    text: str
+    open: bool = False
+
+
+@dataclass
+class Section:
+    """A part of the page. `missing` says what could not be shown, and why."""
+
+    name: str
+    title: str
+    text: list[str] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    pictures: list[Picture] = field(default_factory=list)
+    strips: list[Strip] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to show, not even that something is missing."""
+        parts: tuple[list[Any], ...] = (
+            self.text, self.tables, self.pictures, self.strips, self.blocks, self.missing,
+        )  # fmt: skip
+        return not any(parts)
+
+
+def format_cell(value: Cell) -> str:
+    """Numbers short enough to read, everything else as it is."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return value
+
+
+def render(title: str, subtitle: str, sections: Sequence[Section]) -> str:
+    """The whole page as text. Everything but our own drawings is escaped."""
+    here = resources.files("videopipe.report")
+    # svg.fonttype none keeps labels as text, which matplotlib has escaped: the drawing is ours.
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    environment.filters["cell"] = format_cell
+    environment.filters["drawing"] = Markup
+    template = environment.from_string((here / "page.html").read_text(encoding="utf-8"))
+    return template.render(
+        title=title,
+        subtitle=subtitle,
+        sections=[section for section in sections if not section.empty],
+        style=Markup((here / "page.css").read_text(encoding="utf-8")),
+        script=Markup((here / "page.js").read_text(encoding="utf-8")),
+    )
+
+
+def write_page(folder: Path, title: str, subtitle: str, sections: Sequence[Section]) -> Path:
+    """Write `report.html` and the pictures beside it; returns the path of the page."""
+    for section in sections:
+        for picture in section.pictures:
+            picture.save(folder / "pictures")
+    page = folder / "report.html"
+    atomic.write_text(page, render(title, subtitle, sections))
+    return page

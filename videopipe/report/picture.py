@@ -1,0 +1,92 @@
+"""A picture of a report: an SVG that takes the colours of the page around it."""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from cycler import cycler
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pretrained_2d import atomic
+
+# Okabe and Ito's palette: distinguishable with every common kind of colour blindness.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D00", "#777777")
+INK = "#0f1e2d"  # stands for the text colour of the page, light or dark
+
+_STYLE: dict[Any, Any] = {
+    "axes.edgecolor": INK,
+    "axes.facecolor": "none",
+    "axes.grid": True,
+    "axes.labelcolor": INK,
+    "axes.prop_cycle": cycler(color=COLOURS),
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlesize": 10,
+    "figure.facecolor": "none",
+    "font.size": 9,
+    "grid.alpha": 0.25,
+    "grid.color": INK,
+    "legend.frameon": False,
+    "svg.fonttype": "none",  # text stays text: searchable, in the reader's font
+    "text.color": INK,
+    "text.parse_math": False,  # a label such as "$5" is not a formula
+    "xtick.color": INK,
+    "ytick.color": INK,
+}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One figure of a page: what it shows (title), in words (alt), and the drawing itself."""
+
+    name: str
+    title: str
+    alt: str
+    svg: str
+
+    def save(self, folder: Path) -> Path:
+        """Write the drawing as a file of its own, with the ink a white page needs."""
+        path = folder / f"{self.name}.svg"
+        atomic.write_text(path, self.svg.replace("currentColor", INK))
+        return path
+
+
+class Canvas:
+    """`with Canvas(name, title, alt, size) as canvas: canvas.axes…`, then `canvas.picture`."""
+
+    def __init__(
+        self,
+        name: str,
+        title: str,
+        alt: str,
+        *,
+        size: tuple[float, float] = (6.4, 3.6),  # inches
+        grid: tuple[int, int] = (1, 1),
+    ) -> None:
+        self.name, self.title, self.alt = name, title, alt
+        self._style = mpl.rc_context({**_STYLE, "svg.hashsalt": name})
+        self._size, self._grid = size, grid
+
+    def __enter__(self) -> "Canvas":
+        self._style.__enter__()
+        self.figure = Figure(figsize=self._size, layout="constrained")
+        self.all_axes: Sequence[Axes] = list(
+            self.figure.subplots(*self._grid, squeeze=False).ravel()
+        )
+        self.axes = self.all_axes[0]
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            if error[0] is None:
+                text = io.StringIO()
+                self.figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+                drawing = text.getvalue()
+                drawing = drawing[drawing.index("<svg") :].replace(INK, "currentColor")
+                self.picture = Picture(self.name, self.title, self.alt, drawing)
+        finally:
+            self._style.__exit__(None, None, None)
