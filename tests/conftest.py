@@ -1,0 +1,71 @@
+"""Fixtures of every test: the shared folder, small video files, a seed."""
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of real files and reference numbers beside the repository; skips without it."""
+    folder = Path(os.environ.get("VIDEOPIPE_SHARED", REPOSITORY.parent / "shared"))
+    if not folder.is_dir():
+        pytest.skip(f"no {folder}: set VIDEOPIPE_SHARED to the folder of shared test data")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def seed() -> int:
+    """Every test starts from the same random state."""
+    random.seed(0)
+    np.random.seed(0)
+    try:
+        import torch
+    except ImportError:
+        return 0
+    torch.manual_seed(0)
+    return 0
+
+
+@pytest.fixture(scope="session")
+def tiny_video() -> Callable[..., Path]:
+    """Writes a video whose frame number is its grey level: frame i is `grey_of(i)` everywhere.
+
+    `tiny_video(path, num_frames=30, frame_rate=15, height=32, width=48)` -> path
+    """
+    from videopipe.data.writing import write_video
+
+    def write(
+        path: Path,
+        num_frames: int = 30,
+        frame_rate: float = 15.0,
+        height: int = 32,
+        width: int = 48,
+        **options: object,
+    ) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        frames = (
+            np.full((height, width, 3), grey_of(index, num_frames), dtype=np.uint8)
+            for index in range(num_frames)
+        )
+        write_video(path, frames, frame_rate=frame_rate, **({"quality": 4} | options))
+        return path
+
+    return write
+
+
+def grey_of(index: int, num_frames: int) -> int:
+    """The grey level of a frame of `tiny_video`: evenly spread, far from black and white."""
+    return 20 + round(index * min(4.0, 210 / max(num_frames - 1, 1)))
+
+
+@pytest.fixture(scope="session", name="grey_of")
+def grey_of_fixture() -> Callable[[int, int], int]:
+    """`grey_of(index, num_frames)`: what a frame of `tiny_video` looks like."""
+    return grey_of

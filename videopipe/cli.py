@@ -1,0 +1,135 @@
+"""The command line: one verb per file of `commands/`, and the one boundary where errors end."""
+
+import argparse
+import os
+import platform
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from types import FrameType, ModuleType
+
+from videopipe.errors import ConfigError, VideopipeError
+
+COMMANDS: dict[str, ModuleType] = {}
+
+OK, KNOWN_ERROR, BAD_CONFIGURATION, UNEXPECTED_ERROR = 0, 1, 2, 3
+INTERRUPTED, TERMINATED = 130, 143
+
+EPILOGUE = """first steps:
+  videopipe doctor                            is this machine ready?
+  videopipe run demo                          a whole pipeline, small, no download
+  videopipe COMMAND --help                    what a command takes, with examples
+
+exit codes: 0 done, 1 a problem you can mend, 2 bad configuration or arguments,
+3 a fault of videopipe (a traceback is saved), 130 interrupted (everything finished is kept)
+"""
+
+
+class Terminated(KeyboardInterrupt):
+    """The process was asked to end (SIGTERM); it leaves the way it does on Ctrl-C."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and turn whatever happens into a message and an exit code."""
+    args = build_parser().parse_args(arguments)
+    previous = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        return int(COMMANDS[args.command].main(args))
+    except ConfigError as error:
+        _say(f"{len(error.problems)} {_problems(error)} in the configuration:\n{error}")
+        return BAD_CONFIGURATION
+    except BrokenPipeError:  # the reader of our output has gone (`videopipe stages | head`)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except KeyboardInterrupt as interruption:
+        terminated = isinstance(interruption, Terminated)
+        _say(str(interruption) or "Interrupted. Everything finished so far is kept.")
+        return TERMINATED if terminated else INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the boundary
+        if _is_known(error):
+            _say(f"Error: {error}")
+            return KNOWN_ERROR
+        saved = _save_traceback(args, error)
+        _say(
+            f"Unexpected {type(error).__name__}: {error}\n"
+            f"This is a fault of videopipe, not of yours. {saved}"
+        )
+        return UNEXPECTED_ERROR
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of every command, each with its summary and examples."""
+    parser = argparse.ArgumentParser(
+        prog="videopipe",
+        description="Video understanding from one YAML.",
+        epilog=EPILOGUE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    verbs = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, command in COMMANDS.items():
+        verb = verbs.add_parser(
+            name,
+            help=command.SUMMARY,
+            description=command.SUMMARY,
+            epilog=f"examples:\n{command.EXAMPLES}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        command.add_arguments(verb)
+    return parser
+
+
+class _Version(argparse.Action):
+    """Looks the version up only when it is asked for."""
+
+    def __call__(self, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(f"videopipe {version('videopipe')}")
+        raise SystemExit(OK)
+
+
+def _is_known(error: Exception) -> bool:
+    if isinstance(error, VideopipeError):
+        return True
+    # Only when some command imported it can one of its errors arrive here.
+    below = sys.modules.get("pretrained_2d.errors")
+    return below is not None and isinstance(error, below.PretrainedError)
+
+
+def _save_traceback(args: argparse.Namespace, error: Exception) -> str:
+    runs = getattr(args, "runs", None)
+    path = Path(runs if runs and Path(runs).is_dir() else ".") / "error.log"
+    lines = [
+        f"{datetime.now().isoformat(timespec='seconds')}  {' '.join(sys.argv)}\n",
+        f"Python {platform.python_version()}, {platform.platform()}\n\n",
+        *traceback.format_exception(error),
+    ]
+    try:
+        path.write_text("".join(lines))
+    except OSError:  # nowhere to write: show it instead of losing it
+        return "The traceback:\n" + "".join(lines)
+    return f"The traceback is in {path}; please report it."
+
+
+def _say(message: str) -> None:
+    rank, processes = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
+    prefix = f"[process {rank}] " if processes != "1" else ""
+    print(f"{prefix}{message}", file=sys.stderr, flush=True)
+
+
+def _problems(error: ConfigError) -> str:
+    return "problem" if len(error.problems) == 1 else "problems"
+
+
+def _terminate(_signal: int, _frame: FrameType | None) -> None:
+    raise Terminated("Terminated. Everything finished so far is kept.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,7 @@
+"""Every stage there is. A stage is one file here and one line in this dictionary."""
+
+from typing import Any
+
+from videopipe.stage import Stage
+
+STAGES: dict[str, Stage[Any]] = {}
