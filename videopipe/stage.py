@@ -64,7 +64,8 @@ class Stage(Generic[Config]):
 
     `out` survives an interruption: a stage that finds its own unfinished work goes on with it.
     The runner renames `out` to its final name when `run` returns. `version` is raised whenever the
-    same config and inputs would give another result.
+    same config and inputs would give another result. Under `accelerate launch` every process calls
+    `run` of a `distributed` stage; any other runs in the first process while the rest wait.
     """
 
     config: type[Config]
@@ -72,3 +73,4 @@ class Stage(Generic[Config]):
     version: int
     output: Kind
     inputs: Mapping[str, Input] = field(default_factory=dict)
+    distributed: bool = False
