@@ -1,0 +1,115 @@
+"""A comparison names its rows, averages splits, pairs videos, and says what must be known."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from videopipe.errors import DataError
+from videopipe.evaluation import ScoreTable, measure, write_evaluation
+from videopipe.stage import Inputs, Result
+from videopipe.stages.compare import CompareConfig, run
+
+LABELS = ("left", "right", "up | down")
+
+
+def evaluation(folder: Path, right: int, videos: int = 40, **extra: Any) -> Path:
+    """An evaluation that gets the first `right` videos right."""
+    targets = np.arange(videos) % 3
+    scores = np.full((videos, 3), 0.1, np.float32)
+    for video in range(videos):
+        scores[video, (targets[video] + (video >= right)) % 3] = 0.8
+    paths = tuple(f"{video}.avi" for video in range(videos))
+    table = ScoreTable(LABELS, paths, targets, np.ones(videos, int), scores, ("",) * videos)
+    folder.mkdir(parents=True)
+    write_evaluation(folder, table, {**measure(table), "protocol": "validation", **extra})
+    return folder
+
+
+def compare(results: list[Result], out: Path, **config: Any) -> dict[str, Any]:
+    out.mkdir()
+    run(CompareConfig(**config), Inputs({"scores": results}), out)
+    return json.loads((out / "table.json").read_text())
+
+
+def test_stages_beside_the_paper_with_cost_and_a_paired_test(tmp_path: Path) -> None:
+    cost = {
+        "model": {"parameters": 31_400_000},
+        "training": {"seconds_per_step": 1.5, "peak_memory_bytes": 3 * 2**30},
+    }
+    results = [
+        Result(evaluation(tmp_path / "a", 20), "i3d"),
+        Result(evaluation(tmp_path / "b", 34, **cost), "s4nd"),
+    ]
+    found = compare(results, tmp_path / "out", paper={"i3d": 58.1, "s4nd": 62.1})
+    assert [(row["name"], row["top1"]) for row in found["rows"]] == [("i3d", 0.5), ("s4nd", 0.85)]
+    pair = found["paired"]["s4nd"]
+    assert (pair["only_first"], pair["only_second"], pair["difference"]) == (0, 14, 0.35)
+    assert pair["p_value"] == pytest.approx(2 / 2**14)
+    text = (tmp_path / "out" / "table.md").read_text()
+    assert "| s4nd | 62.1 | 85.0 | 70.9 to 92.9 | 100.0 | 85.0 | 31.40 M | 1.5 | 3.00 GiB |" in text
+    assert "+35.0" in text
+    assert "Top-1 over 40 videos" in text
+    lines = list(csv.DictReader((tmp_path / "out" / "table.csv").open()))
+    assert lines[1]["parameters"] == "31400000"
+    drawing = (tmp_path / "out" / "accuracy.svg").read_text()
+    assert "s4nd" in drawing
+    assert "paper" in drawing
+
+
+def test_splits_become_mean_and_spread_of_one_row(tmp_path: Path) -> None:
+    results = [
+        Result(
+            evaluation(tmp_path / f"{length}{split}", right),
+            "scores",
+            {"length": length, "split": split},
+        )
+        for length, rights in ((20, (10, 12, 14)), (1, (30, 30, 36)))
+        for split, right in enumerate(rights, start=1)
+    ]
+    found = compare(results, tmp_path / "out", paper={"length=20": 53.74, "length=1": 62.07})
+    assert [row["name"] for row in found["rows"]] == ["length=20", "length=1"]
+    assert found["rows"][1]["top1"] == pytest.approx(0.8)
+    assert found["rows"][1]["deviation"] == pytest.approx(np.std([0.75, 0.75, 0.9], ddof=1))
+    assert found["paired"]["length=1"]["trials"] == 120, "the same video of another split is apart"
+    text = (tmp_path / "out" / "table.md").read_text()
+    assert "80.0 ± 8.7" in text
+    assert "standard deviation over the splits" in text
+
+
+def test_the_papers_protocol_and_unreadable_videos_are_said(tmp_path: Path) -> None:
+    results = [Result(evaluation(tmp_path / "a", 20, protocol="paper", failed=2), "s4nd")]
+    compare(results, tmp_path / "out")
+    text = (tmp_path / "out" / "table.md").read_text()
+    assert "chosen on the test videos" in text
+    assert "counted as mistakes: s4nd: 2" in text
+
+
+def test_kernel_lengths_and_frame_rates_are_drawn(tmp_path: Path) -> None:
+    layer = {
+        "layer": "stages.0.0",
+        "initial_length": 20.0,
+        "learned_length": 17.0,
+        "learned_low": 15.0,
+        "learned_high": 19.0,
+    }
+    share = {"value": 0.5, "low": 0.4, "high": 0.6}
+    rate = {"frames_per_second": 7.5, "with_rate": share, "without_rate": share}
+    extra = {"time_axis": [layer], "temporal_resolution": [rate, rate]}
+    found = compare([Result(evaluation(tmp_path / "a", 20, **extra), "s")], tmp_path / "out")
+    assert found["time_axis"] == {"s": [layer]}
+    assert "learned against initial" in (tmp_path / "out" / "kernel_lengths.svg").read_text()
+    assert "frames per second" in (tmp_path / "out" / "frame_rates_s.svg").read_text()
+
+
+def test_wrong_names_are_refused_with_the_rows_there_are(tmp_path: Path) -> None:
+    results = [Result(evaluation(tmp_path / "a", 20), "i3d")]
+    with pytest.raises(DataError, match="names s4dn, but the rows of this table are i3d"):
+        compare(results, tmp_path / "one", paper={"s4dn": 1.0})
+    with pytest.raises(DataError, match="reference 's4nd' is not a row"):
+        compare(results, tmp_path / "two", reference="s4nd")
+    with pytest.raises(DataError, match="two evaluations are both 'i3d'"):
+        compare(results * 2, tmp_path / "three")

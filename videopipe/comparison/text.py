@@ -1,0 +1,94 @@
+"""The comparison for readers: Markdown, and CSV for spreadsheets."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+
+from videopipe.comparison.rows import Row
+from videopipe.statistics import PairedComparison
+
+PAPER_PROTOCOL_NOTE = (
+    "Protocol `paper`: the checkpoint was chosen on the test videos, as the authors did, so these "
+    "numbers are too high for new videos."
+)
+
+
+def markdown(rows: Sequence[Row], pairs: Mapping[str, PairedComparison], reference: str) -> str:
+    """The table a reader looks at first, then the paired comparisons, then what to know."""
+    headings = ["", "paper", "here", "95 % interval", "top-5", "mean class", "parameters"]
+    headings += ["s / step", "memory"]
+    lines = [headings] + [_cells(row) for row in rows]
+    text = _table(lines)
+    if pairs:
+        text += f"\nDifferences in top-1 to `{reference}`, on the same videos:\n\n"
+        paired = [["", "points", "95 % interval", "only this / only reference", "p (McNemar)"]]
+        text += _table(paired + [_pair_cells(name, pair) for name, pair in pairs.items()])
+    return text + "".join(f"\n{note}\n" for note in notes(rows))
+
+
+def notes(rows: Sequence[Row]) -> list[str]:
+    """What a reader must know to read the numbers rightly."""
+    found = [f"Top-1 over {_span([row.videos for row in rows])} videos; Wilson 95 % intervals."]
+    if any(row.repeats > 1 for row in rows):
+        found.append(
+            "± is the standard deviation over the splits; the interval is that of one split's size."
+        )
+    if any(row.protocol == "paper" for row in rows):
+        found.append(PAPER_PROTOCOL_NOTE)
+    if any(row.failed for row in rows):
+        unread = ", ".join(f"{row.name}: {row.failed}" for row in rows if row.failed)
+        found.append(f"Videos that could not be read, counted as mistakes: {unread}.")
+    return found
+
+
+def csv_text(rows: Sequence[Row]) -> str:
+    """One line per row, every field."""
+    sink = io.StringIO()
+    writer = csv.DictWriter(sink, [field.name for field in fields(Row)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(row) for row in rows)
+    return sink.getvalue()
+
+
+def _cells(row: Row) -> list[str]:
+    here = percent(row.top1) + ("" if row.deviation is None else f" ± {100 * row.deviation:.1f}")
+    memory = row.peak_memory_bytes
+    return [
+        row.name,
+        "" if row.paper is None else percent(row.paper),
+        here,
+        f"{percent(row.low)} to {percent(row.high)}",
+        percent(row.top5),
+        percent(row.mean_class),
+        "" if row.parameters is None else f"{row.parameters / 1e6:.2f} M",
+        "" if row.seconds_per_step is None else f"{row.seconds_per_step:.3g}",
+        "" if memory is None else f"{memory / 2**30:.2f} GiB",
+    ]
+
+
+def _pair_cells(name: str, pair: PairedComparison) -> list[str]:
+    return [
+        name,
+        f"{100 * pair.difference:+.1f}",
+        f"{100 * pair.low:+.1f} to {100 * pair.high:+.1f}",
+        f"{pair.only_second} / {pair.only_first}",
+        f"{pair.p_value:.2g}",
+    ]
+
+
+def percent(share: float) -> str:
+    """0.6207 -> "62.1"."""
+    return f"{100 * share:.1f}"
+
+
+def _span(values: Sequence[int]) -> str:
+    low, high = min(values), max(values)
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def _table(lines: Sequence[Sequence[str]]) -> str:
+    """Markdown with the first line as headings; a bar inside a name does not break it."""
+    body = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
+    body.insert(1, "|" + "---|" * len(lines[0]))
+    return "\n".join(body) + "\n"
