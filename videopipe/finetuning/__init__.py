@@ -1,0 +1,1 @@
+"""Teaching an inflated network a set of videos."""
