@@ -1,0 +1,126 @@
+"""What mixes positions inside a block: a convolution, a separable convolution, or S4ND.
+
+Every mixer is called as `mixer(signal, rate)`, signal (batch, channels, *axes) in and out. `rate`
+is the number of base samples per current sample, one number or one per axis; only S4ND heeds it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from pretrained_2d.convolution import Convolution, fold_time, unfold_time
+
+if TYPE_CHECKING:
+    from s4nd import AxisConfig
+
+Rate = float | Sequence[float]
+Mixer = Literal["conv", "separable", "s4nd"]
+
+
+class DepthwiseConvolution(Convolution):
+    """Each channel with its own kernel of odd lengths, zeros outside: the signal keeps its size."""
+
+    def __init__(self, channels: int, kernel: Sequence[int]) -> None:
+        padding = [length // 2 for length in kernel]
+        super().__init__(channels, channels, kernel, padding=padding, groups=channels)
+
+    def forward(self, signal: Tensor, rate: Rate = 1.0) -> Tensor:  # noqa: ARG002
+        """Convolve; a kernel of taps knows no rate."""
+        return super().forward(signal)
+
+
+class SeparableConvolution(nn.Module):
+    """A 2D kernel for every channel times one time kernel for all: the factored 3D kernel of S3D.
+
+    The product is never formed: frames are convolved in 2D, then time is mixed.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel: Sequence[int],
+        *,
+        stride: Sequence[int] = (1, 1, 1),
+        padding: Sequence[int] = (0, 0, 0),
+        groups: int = 1,
+    ) -> None:
+        super().__init__()
+        taps, *extent = kernel
+        self.stride, self.padding, self.groups = tuple(stride), tuple(padding), groups
+        self.weight = nn.Parameter(torch.empty(out_channels, in_channels // groups, *extent))
+        self.time_weight = nn.Parameter(torch.full((taps,), 1.0 / taps))
+        self.bias = nn.Parameter(torch.zeros(out_channels))
+        nn.init.trunc_normal_(self.weight, std=0.02)
+
+    def forward(self, signal: Tensor, rate: Rate = 1.0) -> Tensor:  # noqa: ARG002
+        """(batch, in channels, time, height, width) -> the same axes divided by the stride."""
+        taps, step = len(self.time_weight), self.stride[0]
+        if taps == step > 1:  # average the frames of a patch first: fewer frames to convolve
+            steps = signal.shape[2] // taps
+            patches = signal[:, :, : steps * taps].unflatten(2, (steps, taps))
+            signal = torch.einsum("bcsthw,t->bcshw", patches, self.time_weight)
+        frames = functional.conv2d(
+            fold_time(signal), self.weight, None, self.stride[1:], self.padding[1:], 1, self.groups
+        )
+        mixed = unfold_time(frames, signal.shape[2])
+        if taps != step:
+            mixed = mix_time(mixed, self.time_weight, self.padding[0], step)
+        elif taps == 1:
+            mixed = mixed * self.time_weight
+        return mixed + self.bias.view(-1, 1, 1, 1)
+
+
+def mix_time(signal: Tensor, taps: Tensor, padding: int, stride: int = 1) -> Tensor:
+    """Convolve time with one kernel for all channels, as one product with a banded matrix."""
+    time = signal.shape[2]
+    steps = (time + 2 * padding - len(taps)) // stride + 1
+    lag = torch.arange(time, device=signal.device)[None, :] + padding
+    lag = lag - stride * torch.arange(steps, device=signal.device)[:, None]  # (steps, time)
+    inside = (lag >= 0) & (lag < len(taps))
+    band = taps[lag.clamp(0, len(taps) - 1)] * inside
+    last = signal.movedim(1, -1)  # (batch, time, height, width, channels), as blocks store it
+    mixed = torch.matmul(band, last.flatten(2)).unflatten(2, last.shape[2:])
+    return mixed.movedim(-1, 1)
+
+
+@dataclass(frozen=True)
+class AxisPlan:
+    """How S4ND sees the axes of a network: keywords of `AxisConfig`, without the sizes.
+
+    `copies` may be "channels": every channel then has its own state space.
+    """
+
+    space: Mapping[str, Any] = field(default_factory=dict)
+    time: Mapping[str, Any] = field(default_factory=dict)  # differences from space, in 3D
+
+    def configs(self, sizes: Sequence[int], channels: int) -> "list[AxisConfig]":
+        """The axes in tensor order: (height, width) or (time, height, width)."""
+        from s4nd import AxisConfig
+
+        configs = []
+        for position, size in enumerate(sizes):
+            is_time = len(sizes) == 3 and position == 0
+            options = {**self.space, **(self.time if is_time else {})}
+            if options.get("copies") == "channels":
+                options["copies"] = channels
+            configs.append(AxisConfig(size, **options))
+        return configs
+
+
+def make_mixer(
+    kind: Mixer, channels: int, kernel: Sequence[int], sizes: Sequence[int], plan: AxisPlan
+) -> nn.Module:
+    """The mixer of one block: `kernel` for convolutions; `sizes` of the base grid for S4ND."""
+    if kind == "s4nd":
+        from s4nd import S4ND
+
+        return S4ND(channels, plan.configs(sizes, channels))
+    if kind == "separable" and len(kernel) == 3:
+        padding = [length // 2 for length in kernel]
+        return SeparableConvolution(channels, channels, kernel, padding=padding, groups=channels)
+    return DepthwiseConvolution(channels, kernel)
