@@ -32,7 +32,8 @@ def notes(rows: Sequence[Row]) -> list[str]:
     found = [f"Top-1 over {_span([row.videos for row in rows])} videos; Wilson 95 % intervals."]
     if any(row.repeats > 1 for row in rows):
         found.append(
-            "± is the standard deviation over the splits; the interval is that of one split's size."
+            "± is the standard deviation over the splits. Splits that share videos count as one "
+            "for the interval, folds that share none are pooled."
         )
     if any(row.protocol == "paper" for row in rows):
         found.append(PAPER_PROTOCOL_NOTE)

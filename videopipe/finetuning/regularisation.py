@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from timm.layers import DropPath as TimmDropPath
+from timm.layers.drop import DropPath as TimmDropPath
 from torch import Tensor, nn
 from torch.nn import functional
 

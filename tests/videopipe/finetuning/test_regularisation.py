@@ -1,4 +1,4 @@
-"""Drop path and head dropout can be set on a network after it was built, and only act in training."""
+"""Drop path and head dropout can be set on a finished network, and only act in training."""
 
 import timm
 import torch

@@ -16,13 +16,13 @@ from videopipe.stages.compare import CompareConfig, run
 LABELS = ("left", "right", "up | down")
 
 
-def evaluation(folder: Path, right: int, videos: int = 40, **extra: Any) -> Path:
+def evaluation(folder: Path, right: int, videos: int = 40, first: int = 0, **extra: Any) -> Path:
     """An evaluation that gets the first `right` videos right."""
     targets = np.arange(videos) % 3
     scores = np.full((videos, 3), 0.1, np.float32)
     for video in range(videos):
         scores[video, (targets[video] + (video >= right)) % 3] = 0.8
-    paths = tuple(f"{video}.avi" for video in range(videos))
+    paths = tuple(f"{first + video}.avi" for video in range(videos))
     table = ScoreTable(LABELS, paths, targets, np.ones(videos, int), scores, ("",) * videos)
     folder.mkdir(parents=True)
     write_evaluation(folder, table, {**measure(table), "protocol": "validation", **extra})
@@ -78,6 +78,16 @@ def test_splits_become_mean_and_spread_of_one_row(tmp_path: Path) -> None:
     text = (tmp_path / "out" / "table.md").read_text()
     assert "80.0 ± 8.7" in text
     assert "standard deviation over the splits" in text
+
+
+def test_folds_that_share_no_video_are_pooled(tmp_path: Path) -> None:
+    results = [
+        Result(evaluation(tmp_path / str(n), right, first=100 * n), "scores", {"split": n})
+        for n, right in enumerate((20, 30, 40))
+    ]
+    (row,) = compare(results, tmp_path / "out")["rows"]
+    assert (row["videos"], row["repeats"], row["top1"]) == (120, 3, 0.75)
+    assert (row["low"], row["high"]) == pytest.approx((0.6656, 0.8189), abs=1e-4)  # 90 of 120
 
 
 def test_the_papers_protocol_and_unreadable_videos_are_said(tmp_path: Path) -> None:
