@@ -1,0 +1,82 @@
+"""What a user decides about an inflation. No torch here: stages and commands read this file."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pretrained_2d.setting import setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class InflationOptions:
+    """How a 2D network gains its time axis. Lengths along time are in steps of its time grid."""
+
+    method: Literal["s4nd", "i3d", "s3d", "center", "none"] = setting(
+        "s4nd",
+        "s4nd: a global state-space kernel; i3d: the 2D kernel repeated over time; s3d: 2D, then a "
+        "short kernel along time; center: the 2D kernel in the middle frame; none: frames are "
+        "only averaged",
+    )
+    layers: str = setting(
+        "spatial>1",
+        "which layers mix time: all, depthwise, spatial>1 (kernels above one pixel, and attention), "
+        "or a pattern of names (stages.*.conv_dw, re:blocks\\.[0-5]\\.)",
+    )
+    num_frames: int = setting(30, "frames of a clip", unit="frames")
+    clip_seconds: float = setting(2.0, "duration of a clip", unit="seconds")
+    temporal_patch: int = setting(
+        1, "frames the first layer takes as one step (the paper: 2)", unit="frames"
+    )
+    temporal_kernel: int = setting(3, "length of i3d, s3d and center kernels", unit="steps")
+    padding: Literal["replicate", "zeros"] = setting(
+        "replicate", "beyond the ends of a clip; replicate keeps a still video exact"
+    )
+    scale: Literal["length", "none"] = setting(
+        "length", "i3d: divide by the length, or not (as the paper's released run)"
+    )
+    temporal_weights: Literal["layer", "channel"] = setting(
+        "layer", "s3d: one vector along time per layer (the paper's baseline) or per channel"
+    )
+    temporal_pool: tuple[str, ...] = setting(
+        (), "names or patterns of blocks after which neighbouring steps are averaged"
+    )
+    start: Literal["identity", "deterministic", "random", "paper"] = setting(
+        "identity",
+        "s4nd: a delta; the first basis function with gain 1; drawn at random; or the first basis "
+        "function in both directions with gain 2, as released with the paper",
+    )
+    length: float | None = setting(
+        1.0, "s4nd: initial kernel length; none draws it per channel", unit="steps"
+    )
+    basis: str = setting("fourier", "s4nd: legs, fourier, hippo, diag-lin, …")
+    state: int = setting(64, "s4nd: size of the state space, even")
+    copies: int | None = setting(1, "s4nd: independent state spaces; none: one per channel")
+    bidirectional: bool = setting(True, "s4nd: the kernel looks both ways")
+
+    def __post_init__(self) -> None:
+        """Every value that cannot work is named with its value."""
+        for name in ("num_frames", "temporal_patch", "temporal_kernel"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.num_frames < self.temporal_patch:
+            raise ValueError(
+                f"num_frames ({self.num_frames}) must be at least temporal_patch "
+                f"({self.temporal_patch}): the first layer takes {self.temporal_patch} frames at once"
+            )
+        if self.clip_seconds <= 0:
+            raise ValueError(f"clip_seconds must be above 0, got {self.clip_seconds}")
+        if self.length is not None and self.length <= 0:
+            raise ValueError(f"length must be above 0 steps of time, got {self.length:g}")
+        if self.state < 2 or self.state % 2:
+            raise ValueError(f"state must be an even number from 2 up, got {self.state}")
+        if self.copies is not None and self.copies < 1:
+            raise ValueError(f"copies must be at least 1, or none for one each, got {self.copies}")
+        if self.method == "center" and self.temporal_kernel % 2 == 0:
+            raise ValueError(
+                f"temporal_kernel must be odd for method center, got {self.temporal_kernel}: "
+                "an even kernel has no middle frame"
+            )
+
+    @property
+    def num_steps(self) -> int:
+        """Length of the network's time grid behind its first layer."""
+        return self.num_frames // self.temporal_patch

@@ -1,0 +1,168 @@
+"""Running a 2D network once to see which of its layers work on frames, and in what order.
+
+Names and types do not tell: a convolution may be applied to position tables, never be called, or be
+called on windows of a frame. So the network is run on one image and on two, and each layer is asked
+what it saw.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+# Layers that mix the tokens of a frame without a spatial kernel.
+_MIXER_CLASS = re.compile(r"attention|attn|spatialgatingunit|tokenmix", re.IGNORECASE)
+_MIXER_NAME = re.compile(r"^(attn|token_mixer|mlp_tokens|linear_tokens|mixer)$")
+# Named attention, but gates on a convolution's channels or positions.
+_GATE_CLASS = re.compile(
+    r"(channel|spatial|selectivekernel|split)attn|pool|downsample", re.IGNORECASE
+)
+_TOKENS_LAST = re.compile(
+    r"(^|\.)(mlp_tokens|linear_tokens)$"
+)  # applied to (batch, channels, tokens)
+
+
+@dataclass
+class Seen:
+    """What one layer did in the trial: when, on what shapes, and whether frame by frame."""
+
+    name: str
+    kind: str  # "convolution", "mixer", "block" (anything else)
+    began: int = -1
+    ended: int = -1
+    input_shape: tuple[int, ...] = ()
+    output_shape: tuple[int, ...] = ()
+    channel_dim: int = 1
+    by_frame: bool = False  # two frames give what each gives alone, the batch outermost
+    takes_image: bool = False  # its input is the network's
+
+    @property
+    def channels(self) -> int:
+        """Channels of its output."""
+        return self.output_shape[self.channel_dim]
+
+
+def is_convolution(module: nn.Module) -> bool:
+    """A 2D convolution of any library: a weight, channel groups and a stride."""
+    if isinstance(module, nn.Conv2d):
+        return True
+    has_weight = isinstance(getattr(module, "weight", None), Tensor)
+    named = "conv" in type(module).__name__.lower()
+    convolves = all(hasattr(module, name) for name in ("groups", "stride", "padding"))
+    return has_weight and named and convolves and not isinstance(module, nn.modules.conv._ConvNd)
+
+
+def is_token_mixer(name: str, module: nn.Module) -> bool:
+    """Attention, gating over tokens, pooling or a perceptron across positions."""
+    kind = type(module).__name__
+    if is_convolution(module) or _GATE_CLASS.search(kind) or isinstance(module, nn.Identity):
+        return False
+    return bool(_MIXER_CLASS.search(kind) or _MIXER_NAME.match(name.rpartition(".")[2]))
+
+
+@torch.no_grad()
+def survey(network: nn.Module, image_size: int, channels: int = 3) -> dict[str, Seen]:
+    """Every called module by name, as seen with images of `image_size` pixels.
+
+    Raises ValueError when the network does not classify such images.
+    """
+    parameter = next(network.parameters(), torch.empty(0))
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(2, channels, image_size, image_size, generator=generator).to(parameter)
+    with _evaluating(network):
+        alone = _watch(network, images[:1])
+        pair = _watch(network, images)
+    for name, (seen, output) in pair.items():
+        if name not in alone:
+            continue
+        single = alone[name][1]
+        seen.by_frame = (
+            output.ndim > 1
+            and len(output) == 2 * len(single)
+            and _close(output[: len(single)], single)
+        )
+    return {name: seen for name, (seen, _) in pair.items()}
+
+
+def _watch(network: nn.Module, images: Tensor) -> dict[str, tuple[Seen, Tensor]]:
+    """Run the network and note every module's call, with a thin sample of what it gave."""
+    watched: dict[str, tuple[Seen, Tensor]] = {}
+    open_calls: dict[str, Seen] = {}
+    ticks = iter(range(1 << 60))
+    channel_dims: list[int] = [1]
+
+    def before(name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        kind = "mixer" if is_token_mixer(name, module) else "block"
+        seen = Seen(name, "convolution" if is_convolution(module) else kind, began=next(ticks))
+        first = _first_tensor((*args, *kwargs.values()))
+        if first is not None:
+            seen.input_shape = tuple(first.shape)
+            seen.takes_image = first.shape == images.shape and torch.equal(first, images)
+        open_calls[name] = seen
+
+    def after(name: str, module: nn.Module, output: Any) -> None:
+        seen = open_calls.pop(name, None)
+        tensor = _first_tensor(output if isinstance(output, tuple) else (output,))
+        if type(module).__name__.endswith("2d"):
+            channel_dims.append(1)
+        elif isinstance(module, nn.Linear):
+            channel_dims.append(-1)
+        if seen is None or tensor is None or name in watched:
+            return  # of several calls the first stands for all
+        seen.ended = next(ticks)
+        seen.output_shape = tuple(tensor.shape)
+        seen.channel_dim = _channel_dim(seen, channel_dims[-1])
+        watched[name] = (seen, _sample(tensor))
+
+    with ExitStack() as hooks:
+        for name, module in network.named_modules():
+            hooks.enter_context(
+                module.register_forward_pre_hook(
+                    lambda m, args, kwargs, name=name: before(name, m, args, kwargs),
+                    with_kwargs=True,
+                )
+            )
+            hooks.enter_context(
+                module.register_forward_hook(lambda m, _, out, name=name: after(name, m, out))
+            )
+        network(images)
+    return watched
+
+
+def _channel_dim(seen: Seen, of_last_layer: int) -> int:
+    """Where the channels lie: 1 in feature maps, last in tokens."""
+    if seen.kind == "convolution" or _TOKENS_LAST.search(seen.name):
+        return 1
+    return -1 if len(seen.output_shape) == 3 else of_last_layer
+
+
+def _sample(output: Tensor) -> Tensor:
+    """A few numbers of each entry of the batch."""
+    if output.ndim < 2:
+        return output
+    rows = output.flatten(1).float()
+    return rows[:, :: max(1, rows.shape[1] // 8)].clone()
+
+
+def _close(one: Tensor, other: Tensor) -> bool:
+    return torch.allclose(one, other, rtol=1e-2, atol=1e-3 * float(other.abs().max()))
+
+
+def _first_tensor(values: tuple[Any, ...]) -> Tensor | None:
+    return next((value for value in values if isinstance(value, Tensor)), None)
+
+
+@contextmanager
+def _evaluating(network: nn.Module) -> Iterator[None]:
+    """Evaluation mode for a while; every module gets its own mode back."""
+    modes = {module: module.training for module in network.modules()}
+    network.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode

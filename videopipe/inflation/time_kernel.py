@@ -1,0 +1,85 @@
+"""Mixing time with one kernel per layer or per channel, as a small matrix over the steps.
+
+A clip is short (tens of steps), so a convolution along time with any padding is one product with a
+(steps × steps) matrix: a single pass over the signal, whatever the length of the kernel.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from videopipe.inflation.clock import Clock
+
+Padding = Literal["replicate", "zeros"]
+
+
+class TapKernel(nn.Module):
+    """A learned kernel of a few taps: (channels, length), or (1, length) for the whole layer."""
+
+    def __init__(self, taps: Tensor) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(taps)
+
+    def forward(self, steps: int, rate: float) -> Tensor:
+        """The kernel; it knows neither the number of steps nor the rate."""
+        del steps, rate
+        return self.weight
+
+
+def time_matrix(kernel: Tensor, steps: int, padding: Padding) -> Tensor:
+    """(channels, taps) -> (channels, steps, steps); row t weighs what step t sees.
+
+    Tap j reaches step t + j - (taps - 1) // 2. Beyond the ends lies the end frame (replicate) or
+    nothing (zeros).
+    """
+    taps = kernel.shape[-1]
+    here = torch.arange(steps, device=kernel.device)
+    reached = here + torch.arange(taps, device=kernel.device)[:, None] - (taps - 1) // 2
+    if padding == "replicate":
+        reached = reached.clamp(0, steps - 1)
+    placed = (reached[:, :, None] == here).to(kernel.dtype)  # (taps, steps, steps)
+    return (kernel @ placed.flatten(1)).unflatten(-1, (steps, steps))
+
+
+class TimeMixing(nn.Module):
+    """Convolves folded frames along time with the kernel of `kernel(steps, rate)`.
+
+    The kernel module returns (channels or 1, taps), its middle tap at lag 0. `channel_dim` is where
+    the channels of a folded tensor lie: 1 for feature maps, -1 for tokens.
+    """
+
+    def __init__(
+        self,
+        kernel: nn.Module,
+        clock: Clock,
+        *,
+        channel_dim: int = 1,
+        padding: Padding = "replicate",
+        reduction: int = 1,
+    ) -> None:
+        super().__init__()
+        self.kernel = kernel
+        self.clock = clock
+        self.channel_dim = channel_dim
+        self.padding: Padding = padding
+        self.reduction = reduction
+
+    def forward(self, folded: Tensor) -> Tensor:
+        """(clips × steps × parts, *rest) -> the same shape."""
+        steps = self.clock.steps // self.reduction
+        with torch.autocast(folded.device.type, enabled=False):
+            matrix = time_matrix(self.kernel(steps, self.clock.rate), steps, self.padding)
+        matrix = matrix.to(folded.dtype)
+        signal = self.clock.unfold(folded, self.reduction)  # (clips, steps, parts, *rest)
+        if matrix.shape[0] == 1:
+            mixed = matrix[0] @ signal.flatten(2)  # (clips, steps, everything)
+            return mixed.view(folded.shape)
+        channel_dim = self.channel_dim + 2 if self.channel_dim > 0 else signal.ndim - 1
+        signal = signal.movedim(channel_dim, 1)  # (clips, channels, steps, parts, *rest)
+        mixed = (matrix @ signal.flatten(3)).view(signal.shape)
+        return mixed.movedim(1, channel_dim).reshape(folded.shape)
+
+    def extra_repr(self) -> str:
+        """How it prints."""
+        return f"padding={self.padding}, channel_dim={self.channel_dim}"
