@@ -1,0 +1,108 @@
+"""Training a network on images or clips, in one process or many, and going on after any kill."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+from pretrained_2d.card import ModelCard
+from pretrained_2d.optim import ParameterGroup
+from pretrained_2d.randomness import Sample
+from pretrained_2d.recipe import Recipe
+
+Evaluate = Callable[[nn.Module], Mapping[str, float]]
+
+
+class Items(Protocol):
+    """What is trained on: `data[Sample(…)]` is (signal uint8 or float, target)."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, sample: Sample) -> tuple[Tensor, Any]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """A stretch of training on one dataset at one resolution, with its own warm-up and decay."""
+
+    data: Items
+    epochs: int
+    normalize: Callable[[Tensor], Tensor]  # on the device, a whole batch: -> float
+    rate: float = 1.0  # base samples per sample, what S4ND layers must know about the resolution
+    begin: Callable[[nn.Module], None] | None = None  # at the start, and again on resume
+
+
+@dataclass(frozen=True)
+class TrainingProgress:
+    """Where a run stands, for a progress bar."""
+
+    step: int  # done
+    total_steps: int
+    epoch: int
+    loss: float | None  # mean since the last line of the log
+    lr: float
+    eta_seconds: float | None
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best value of a metric so far."""
+
+    value: float
+    step: int
+    epoch: int
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """What came out: `out` holds the checkpoint, best/<metric> and last the others."""
+
+    steps: int
+    batch_size: int
+    seconds: float  # in steps, over all resumes
+    metrics: Mapping[str, float]  # of the last evaluation
+    best: Mapping[str, Best]
+
+
+def train(
+    model: nn.Module,
+    phases: Sequence[Phase],
+    *,
+    recipe: Recipe,
+    card: ModelCard,
+    out: Path,
+    objective: str = "cross_entropy",
+    evaluate: Evaluate | None = None,
+    monitor: Sequence[str] = (),
+    groups: Sequence[ParameterGroup] | None = None,
+    on_progress: Callable[[TrainingProgress], None] | None = None,
+) -> TrainingResult:
+    """Train `model` in place and leave a checkpoint in `out`; goes on with what `out` holds.
+
+    `evaluate` gets the network (its average, with EMA) in eval mode, in every process, and returns
+    named numbers, the same everywhere. For each metric in `monitor` the best network is kept in
+    `out/best/<metric>` (higher is better, lower for losses); `out` itself is the best by the first,
+    or the last network when nothing is monitored. `groups` says which parameters learn how fast
+    (`optim.parameter_groups` when not given).
+
+    Raises:
+        TrainingError: the loss is not finite, a batch does not fit in memory, or `out` holds a run
+            with other settings.
+    """
+    from pretrained_2d.training_run import TrainingRun
+
+    run = TrainingRun(
+        model,
+        phases,
+        recipe=recipe,
+        card=card,
+        out=out,
+        objective=objective,
+        evaluate=evaluate,
+        monitor=tuple(monitor),
+        groups=groups,
+        on_progress=on_progress,
+    )
+    return run.complete()
