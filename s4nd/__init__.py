@@ -1,1 +1,8 @@
 """S4ND: state space layers for signals of any number of axes."""
+
+from s4nd.axis import AxisConfig
+from s4nd.inflate import inflate
+from s4nd.layer import S4ND, state_space_parameters
+from s4nd.reference import from_reference
+
+__all__ = ["S4ND", "AxisConfig", "from_reference", "inflate", "state_space_parameters"]

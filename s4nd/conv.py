@@ -1,0 +1,134 @@
+"""Convolving a signal with separable kernels, by matrix products or by FFT.
+
+Taps of an axis are (outputs, channels, 2 L) with lag 0 at index L: lags -L ... L - 1.
+outputs = groups x rank. Depthwise, groups is the multiplier m and output channel (m, h) is
+channel h under kernel (m, h); dense, it is the number of output channels, summed over the inputs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+class Mixing(NamedTuple):
+    """How the kernels of a layer are combined over rank and channels."""
+
+    groups: int
+    rank: int
+    dense: bool
+
+
+def lag_window(taps: Tensor, size: int) -> Tensor:
+    """Taps for exactly the lags -(size - 1) ... size - 1 that a signal of `size` samples meets."""
+    missing = size - taps.shape[-1] // 2  # at least 0: kernels are never longer than the signal
+    return F.pad(taps, (missing - 1, missing))
+
+
+def toeplitz(taps: Tensor, size: int) -> Tensor:
+    """T[i, j] = tap of lag i - j: (..., size, size).
+
+    Rows of a Toeplitz matrix are one row shifted by one each time. Repeating a row of 2 size
+    entries and reading it back with a row length of 2 size - 1 shifts it, and the gradient of that
+    is a sum over rows: no gather, no scatter.
+    """
+    row = F.pad(lag_window(taps, size).flip(-1), (0, 1))  # (..., 2 size)
+    tiled = row.unsqueeze(-2).expand(*row.shape[:-1], size, 2 * size).flatten(-2)
+    start, count = size - 1, size * (2 * size - 1)
+    return tiled.narrow(-1, start, count).unflatten(-1, (size, 2 * size - 1))[..., :size]
+
+
+def convolve_matmul(signal: Tensor, matrices: Sequence[Tensor], mixing: Mixing) -> Tensor:
+    """One product per axis and channel with the Toeplitz matrix of that axis.
+
+    signal (batch, channels, *axes); matrices one per axis, (outputs, channels, size, size).
+    """
+    channels = signal.shape[1]
+    by_group = [m.unflatten(0, (mixing.rank, mixing.groups)) for m in matrices]
+    x = signal.movedim(1, 0)  # (channels, batch, *axes)
+    groups = []
+    for group in range(mixing.groups):
+        terms = [
+            _along_axes(x, [m[term, group] for m in by_group]) for term in range(mixing.rank)
+        ]
+        y = torch.stack(terms).sum(0) if mixing.rank > 1 else terms[0]
+        groups.append(y.sum(0, keepdim=True) if mixing.dense else y)
+    out = torch.cat(groups) if mixing.groups > 1 else groups[0]
+    del channels
+    return out.movedim(0, 1)
+
+
+def _along_axes(x: Tensor, matrices: Sequence[Tensor]) -> Tensor:
+    """x (channels, batch, *axes); matrices (channels, size, size)."""
+    for axis, matrix in enumerate(matrices):
+        moved = x.movedim(2 + axis, 1)  # (channels, size, batch, others)
+        x = torch.bmm(matrix, moved.flatten(2)).view(moved.shape).movedim(1, 2 + axis)
+    return x
+
+
+def convolve_fft(signal: Tensor, taps: Sequence[Tensor], mixing: Mixing) -> Tensor:
+    """The same convolution by a zero-padded N-D transform.
+
+    signal (batch, channels, *axes); taps one per axis, (outputs, channels, 2 L).
+    """
+    sizes = signal.shape[2:]
+    padded = [_fast_length(n + t.shape[-1] // 2) for n, t in zip(sizes, taps, strict=True)]
+    dims = tuple(range(-len(sizes), 0))
+    spectrum = torch.fft.rfftn(signal, s=padded, dim=dims)  # (batch, channels, *frequencies)
+    kernel: Tensor | None = None
+    for axis, tap in enumerate(taps):
+        transform = torch.fft.rfft if axis == len(taps) - 1 else torch.fft.fft
+        factor = transform(_circular(tap, padded[axis]))  # (outputs, channels, frequencies)
+        factor = factor.view(*factor.shape[:2], *_only(axis, len(taps)))
+        kernel = factor if kernel is None else kernel * factor
+    assert kernel is not None
+    kernel = kernel.unflatten(0, (mixing.rank, mixing.groups)).sum(0)  # (groups, channels, ...)
+    if mixing.dense:
+        result = torch.einsum("bh...,oh...->bo...", spectrum, kernel)
+    else:
+        result = (spectrum.unsqueeze(1) * kernel).flatten(1, 2)
+    out = torch.fft.irfftn(result, s=padded, dim=dims)
+    return out[(..., *[slice(0, n) for n in sizes])]
+
+
+def _only(axis: int, count: int) -> list[int]:
+    return [-1 if i == axis else 1 for i in range(count)]
+
+
+def _circular(taps: Tensor, size: int) -> Tensor:
+    """Lag l at index l mod size."""
+    half = taps.shape[-1] // 2
+    return F.pad(taps, (0, size - 2 * half)).roll(-half, -1)
+
+
+def _fast_length(minimum: int) -> int:
+    """The smallest even number at or above `minimum` without a prime factor above 7."""
+    length = minimum + minimum % 2
+    while not _is_smooth(length):
+        length += 2
+    return length
+
+
+def _is_smooth(number: int) -> bool:
+    for prime in (2, 3, 5, 7):
+        while number % prime == 0:
+            number //= prime
+    return number == 1
+
+
+def separable_kernel(taps: Sequence[Tensor], mixing: Mixing) -> Tensor:
+    """The N-D kernel: sum over rank of outer products, (groups, channels, *lags)."""
+    letters = "abcdefgh"[: len(taps)]
+    spec = ",".join(f"rgz{axis}" for axis in letters) + f"->gz{letters}"
+    factors = [t.unflatten(0, (mixing.rank, mixing.groups)) for t in taps]
+    return torch.einsum(spec, *factors)
+
+
+def prefers_matmul(sizes: Sequence[int], rank: int) -> bool:
+    """Whether matrix products are expected to beat the FFT on this shape."""
+    return rank * sum(sizes) < 64 * sum(math.log2(2 * n) for n in sizes)

@@ -1,0 +1,233 @@
+"""The S4ND layer: an N-D convolution whose kernel is an outer product of state space kernels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from s4nd import conv
+from s4nd.axis import AxisConfig, AxisStateSpace, check_bandlimit
+
+Engine = Literal["auto", "matmul", "fft"]
+Rate = float | Sequence[float]
+ENGINES = ("auto", "matmul", "fft")
+MAX_CACHED_SHAPES = 8
+
+
+class S4ND(nn.Module):
+    """y = K * u + D u with K the sum over `rank` of outer products of one kernel per axis.
+
+    channels: of the signal. axes: one AxisConfig per axis, in tensor order; 3D is (time, height,
+    width). Depthwise by default, with `multiplier` kernels per channel; with `out_channels` every
+    output mixes all channels, and D adds the same weighted sum of them to each.
+    engine: `matmul` (Toeplitz products), `fft`, or `auto`, which chooses by shape.
+
+    A signal longer than an axis's `size` (in base samples) gets a kernel of `size`.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        axes: Sequence[AxisConfig],
+        *,
+        rank: int = 1,
+        engine: Engine = "auto",
+        out_channels: int | None = None,
+        multiplier: int = 1,
+    ) -> None:
+        super().__init__()
+        for name, value in (("channels", channels), ("rank", rank), ("multiplier", multiplier)):
+            if value < 1:
+                raise ValueError(f"{name} must be 1 or more, got {value}")
+        if out_channels is not None and (out_channels < 1 or multiplier != 1):
+            raise ValueError(
+                f"out_channels must be None, or 1 or more with a multiplier of 1; "
+                f"got {out_channels} and {multiplier}"
+            )
+        if not axes or not all(isinstance(axis, AxisConfig) for axis in axes):
+            raise TypeError(f"axes must be a sequence of AxisConfig, one per axis, got {axes!r}")
+        if engine not in ENGINES:
+            raise ValueError(f"unknown engine {engine!r}; choose one of {', '.join(ENGINES)}")
+        self.channels, self.rank, self.engine = channels, rank, engine
+        self.out_channels, self.multiplier = out_channels, multiplier
+        self.axes = tuple(axes)
+        self.mixing = conv.Mixing(out_channels or multiplier, rank, out_channels is not None)
+        outputs = rank * self.mixing.groups
+        self.spaces = nn.ModuleList(AxisStateSpace(axis, channels, outputs) for axis in axes)
+        self.D = nn.Parameter(torch.empty(multiplier, channels))
+        self._cache: dict[Any, tuple[list[int], list[Tensor]]] = {}
+        self.reset_skip()
+
+    @torch.no_grad()
+    def reset_skip(self) -> None:
+        """D starts normal; at zero in a dense layer, where it would send one signal everywhere."""
+        if self.out_channels is None:
+            self.D.normal_()
+        else:
+            self.D.zero_()
+
+    def forward(self, signal: Tensor, rate: Rate = 1.0) -> Tensor:
+        """(batch, channels, *axes) -> the same shape; rate = base samples per sample, per axis."""
+        rates = self._rates(rate)
+        self._check(signal)
+        dtype = signal.dtype
+        if torch.is_autocast_enabled(signal.device.type):
+            dtype = torch.get_autocast_dtype(signal.device.type)
+        shape = tuple(signal.shape[2:])
+        engine = self._engine(shape)
+        operators = self._operators(shape, rates, engine)
+        if engine == "matmul":
+            u = signal.to(dtype)
+            y = conv.convolve_matmul(u, [m.to(dtype) for m in operators], self.mixing)
+        else:
+            wide = torch.promote_types(dtype, torch.float32)
+            with torch.autocast(signal.device.type, enabled=False):
+                y = conv.convolve_fft(signal.to(wide), operators, self.mixing).to(dtype)
+            u = signal.to(dtype)
+        return y + self._skip(u)
+
+    def _skip(self, u: Tensor) -> Tensor:
+        ones = [1] * len(self.axes)
+        D = self.D.to(u.dtype)
+        if self.out_channels is not None:
+            return (u * D.view(-1, *ones)).sum(1, keepdim=True)
+        return (u.unsqueeze(1) * D.view(*D.shape, *ones)).flatten(1, 2)
+
+    def kernel(self, shape: Sequence[int], rate: Rate = 1.0) -> Tensor:
+        """The N-D kernel a signal with these axes is convolved with, without the skip D.
+
+        (multiplier * channels, *lags), or (out_channels, channels, *lags) for a dense layer. An axis
+        of n samples has the lags -(n - 1) ... n - 1, lag 0 in the middle; a one-sided axis 0 ... n - 1.
+        """
+        sizes = tuple(int(n) for n in shape)
+        self._check_sizes(sizes, f"shape {sizes}")
+        windows = []
+        for axis, size, taps in zip(
+            self.axes, sizes, self._taps(sizes, self._rates(rate)), strict=True
+        ):
+            window = conv.lag_window(taps, size)
+            windows.append(window if axis.bidirectional else window[..., size - 1 :])
+        kernel = conv.separable_kernel(windows, self.mixing)
+        return kernel if self.out_channels is not None else kernel.flatten(0, 1)
+
+    @property
+    def bandlimit(self) -> tuple[float | None, ...]:
+        """The bandlimit in force on each axis; assign a number, None, or one value per axis."""
+        return tuple(space.bandlimit for space in self._spaces())
+
+    @bandlimit.setter
+    def bandlimit(self, value: float | None | Sequence[float | None]) -> None:
+        values = value if isinstance(value, Sequence) else [value] * len(self.axes)
+        if len(values) != len(self.axes):
+            raise ValueError(f"need one bandlimit per axis ({len(self.axes)}), got {value}")
+        for each in values:
+            check_bandlimit(each)
+        for space, each in zip(self._spaces(), values, strict=True):
+            space.bandlimit = each
+
+    def _spaces(self) -> list[AxisStateSpace]:
+        return list(self.spaces)  # type: ignore[arg-type]
+
+    def _rates(self, rate: Rate) -> tuple[float, ...]:
+        count = len(self.axes)
+        rates = (float(rate),) * count if isinstance(rate, int | float) else tuple(map(float, rate))
+        if len(rates) != count:
+            raise ValueError(f"rate must be one number or one per axis ({count}), got {rate}")
+        if not all(0 < r < math.inf for r in rates):
+            raise ValueError(f"rate must be above 0, got {rate}")
+        return rates
+
+    def _check(self, signal: Tensor) -> None:
+        shape = tuple(signal.shape)
+        if not signal.is_floating_point():
+            raise TypeError(f"S4ND expects a real floating point signal, got {signal.dtype}")
+        if len(shape) != 2 + len(self.axes):
+            raise ValueError(
+                f"S4ND expects (batch, channels, {len(self.axes)} axes), got a signal of shape {shape}"
+            )
+        if shape[1] != self.channels:
+            raise ValueError(
+                f"S4ND expects {self.channels} channels, got {shape[1]} in a signal of shape {shape}"
+            )
+        self._check_sizes(shape[2:], f"a signal of shape {shape}")
+
+    def _check_sizes(self, sizes: Sequence[int], what: str) -> None:
+        if len(sizes) != len(self.axes):
+            raise ValueError(f"S4ND expects {len(self.axes)} axes, got {what}")
+        if min(sizes) < 1:
+            raise ValueError(f"S4ND cannot convolve an empty axis, got {what}")
+
+    def _engine(self, shape: Sequence[int]) -> Engine:
+        if self.engine != "auto":
+            return self.engine
+        return "matmul" if conv.prefers_matmul(shape, self.rank) else "fft"
+
+    def _taps(self, shape: Sequence[int], rates: Sequence[float]) -> list[Tensor]:
+        taps = []
+        for space, size, rate in zip(self._spaces(), shape, rates, strict=True):
+            length = min(size, max(round(space.config.size / rate), 1))
+            with torch.autocast(space.C.device.type, enabled=False):
+                taps.append(space.taps(length, rate))
+        return taps
+
+    def _operators(
+        self, shape: tuple[int, ...], rates: tuple[float, ...], engine: Engine
+    ) -> list[Tensor]:
+        """Toeplitz matrices, or taps for the FFT; in eval mode made once and reused."""
+        if not self._may_cache():
+            return self._make_operators(shape, rates, engine)
+        key = (shape, rates, engine, self.bandlimit)
+        versions = [p._version for p in self.spaces.parameters()]
+        found = self._cache.get(key)
+        if found is None or found[0] != versions:
+            if len(self._cache) >= MAX_CACHED_SHAPES:
+                self._cache.clear()
+            found = versions, self._make_operators(shape, rates, engine)
+            self._cache[key] = found
+        return found[1]
+
+    def _make_operators(
+        self, shape: Sequence[int], rates: Sequence[float], engine: Engine
+    ) -> list[Tensor]:
+        taps = self._taps(shape, rates)
+        if engine == "fft":
+            return taps
+        return [conv.toeplitz(t, size) for t, size in zip(taps, shape, strict=True)]
+
+    def _may_cache(self) -> bool:
+        if self.training or torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return False
+        return not any(p.is_inference() for p in self.spaces.parameters())
+
+    def train(self, mode: bool = True) -> S4ND:
+        """Switch the mode; kernels made before are forgotten."""
+        self._cache.clear()
+        return super().train(mode)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> S4ND:
+        self._cache.clear()  # a moved or cast parameter keeps its version number
+        return super()._apply(fn, recurse)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_cache": {}}
+
+    def extra_repr(self) -> str:
+        """Shown by print(layer)."""
+        options = f"rank={self.rank}, engine={self.engine!r}"
+        if self.out_channels is not None:
+            options += f", out_channels={self.out_channels}"
+        return f"{self.channels}, {options}, multiplier={self.multiplier}"
+
+
+def state_space_parameters(module: nn.Module) -> list[nn.Parameter]:
+    """Step, A, B and P of every S4ND inside: they get their own learning rate and no weight decay."""
+    found: list[nn.Parameter] = []
+    for space in module.modules():
+        if isinstance(space, AxisStateSpace):
+            mine = (space.log_dt, space.A_real, space.A_imag, space.B, space.P)
+            found += [p for p in mine if p is not None]
+    return list(dict.fromkeys(found))

@@ -1,0 +1,118 @@
+"""Initial values of the parameters of an axis."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+from s4nd.bases import CPU, StateSpace, initial_state_spaces
+from s4nd.kernel import diagonal_kernel, low_rank_kernel
+
+if TYPE_CHECKING:
+    from s4nd.axis import AxisConfig
+
+SLOWEST_DECAY = 1e-4  # -Re a is stored as a logarithm, so it cannot be zero
+
+
+class Shape(NamedTuple):
+    """How many kernels an axis gives to each of how many channels."""
+
+    kernels: int
+    channels: int
+
+
+def initial_values(config: AxisConfig, shape: Shape) -> dict[str, Tensor]:
+    """Parameter name -> value, in float64 on the CPU."""
+    space = initial_state_spaces(config.basis, config.state, config.copies, config.num_low_rank)
+    decay = (-space.a.real).clamp(min=SLOWEST_DECAY)
+    space = space._replace(a=torch.complex(-decay, space.a.imag))
+    dt = _draw_steps(config, shape.channels)  # (H, 1)
+    tiled = tile(space, shape.channels)
+    c = _start_c(config, shape, tiled, dt)
+    values = {
+        "log_dt": dt.log(),
+        "A_real": decay.log(),
+        "A_imag": -space.a.imag,
+        "B": torch.view_as_real(space.b)[None],
+        "C": torch.view_as_real(c.resolve_conj()),
+    }
+    return values | ({"P": torch.view_as_real(space.p)} if config.num_low_rank else {})
+
+
+def tile(space: StateSpace, channels: int) -> StateSpace:
+    """Give every channel its copy of the state space: (S, n) -> (H, n)."""
+    times = channels // len(space.a)
+    a, b, first = (x.repeat(times, 1) for x in (space.a, space.b, space.first))
+    return StateSpace(a, b, space.p.repeat(1, times, 1), first)
+
+
+def _draw_steps(config: AxisConfig, channels: int) -> Tensor:
+    if config.length is not None:
+        return torch.full((channels, 1), 2.0 / config.length, dtype=torch.float64, device=CPU)
+    low, high = math.log(config.dt_min), math.log(config.dt_max)
+    uniform = torch.rand(channels, 1, dtype=torch.float64, device=CPU)
+    return (low + (high - low) * uniform).exp()
+
+
+def _start_c(config: AxisConfig, shape: Shape, space: StateSpace, dt: Tensor) -> Tensor:
+    """C of the configured start: (K, H, n)."""
+    full = (*shape, config.state // 2)
+    if config.start == "identity":
+        return torch.zeros(full, dtype=torch.complex128, device=CPU)
+    if config.start == "random":
+        c = torch.randn(full, dtype=torch.complex128, device=CPU)
+    else:
+        c = space.first.expand(full)
+    if config.num_low_rank:
+        c = fold(c, space, dt, config.period or config.size)
+    if config.start == "deterministic":
+        directions = 2 if config.bidirectional else 1
+        c = c / (directions * _sum_of_taps(config, space, c, dt))
+    return c
+
+
+def fold(c: Tensor, space: StateSpace, dt: Tensor, period: int) -> Tensor:
+    """C (I - A^period) of the bilinear system at the given step, one cheap product at a time.
+
+    c (K, H, n); space tiled to (H, n); dt (H, 1).
+    """
+    return c - _times_power(c, space, dt, period)
+
+
+def unfold(c: Tensor, space: StateSpace, dt: Tensor, period: int) -> Tensor:
+    """C (I + A^period): from what is stored for a period to what is stored for twice of it."""
+    return c + _times_power(c, space, dt, period)
+
+
+def _times_power(c: Tensor, space: StateSpace, dt: Tensor, power: int) -> Tensor:
+    """C A^power with A = (I - y M)^-1 (I + y M), M = diag(a) - P P^H, y = dt / 2.
+
+    Only the first half of each conjugate pair is kept, so [c, conj c] [P; conj P] = 2 Re(c P).
+    """
+    y, p = dt / 2, space.p  # (H, 1), (R, H, n)
+    g = 1 / (1 - y * space.a)  # (H, n)
+    small = 2 * torch.einsum("rhn,hn,shn->hrs", p.conj(), g, p).real * y[..., None]
+    woodbury = torch.linalg.inv(torch.eye(len(p), dtype=torch.float64, device=CPU) + small)
+    for _ in range(power):
+        read = 2 * torch.einsum("khn,rhn->khr", c, p).real
+        c = c * (1 + y * space.a) - y * torch.einsum("khr,rhn->khn", read + 0j, p.conj())
+        read = 2 * torch.einsum("khn,rhn->khr", c * g, p).real
+        read = y * torch.einsum("khr,hrs->khs", read, woodbury)
+        c = (c - torch.einsum("khs,shn->khn", read + 0j, p.conj())) * g
+    return c
+
+
+def _sum_of_taps(config: AxisConfig, space: StateSpace, c: Tensor, dt: Tensor) -> Tensor:
+    """Response of one direction to a constant signal: (K, H, 1)."""
+    a = (space.a.real, space.a.imag)
+    b, c_pairs = torch.view_as_real(space.b), torch.view_as_real(c.contiguous())
+    if config.num_low_rank:
+        p = torch.view_as_real(space.p)
+        period = config.period or config.size
+        kernel = low_rank_kernel(dt, a, b, c_pairs, p, length=config.size, period=period)
+    else:
+        kernel = diagonal_kernel(dt, a, b, c_pairs, config.size, config.rule)
+    return kernel.sum(-1, keepdim=True)
