@@ -9,6 +9,9 @@ from torch import nn
 
 from pretrained_2d.convnext import ConvNeXt, ConvNeXtConfig
 from pretrained_2d.errors import PretrainedError
+from pretrained_2d.inception import Inception, InceptionConfig
+from pretrained_2d.isotropic import Isotropic, IsotropicConfig
+from pretrained_2d.vit import ViT, ViTConfig
 from pretrained_2d.wrapped import build_timm, build_torchvision
 
 
@@ -31,6 +34,12 @@ BACKBONES: dict[str, Backbone] = {
         ConvNeXtConfig,
         {"depths": (3, 3, 3, 3), "widths": (64, 128, 256, 512)},
         (2, 3),
+    ),
+    "vit_base": Backbone("ViT-B/16", ViT, ViTConfig, {}, (2,)),
+    "isotropic": Backbone("S4ND-ISO of CIFAR-10", Isotropic, IsotropicConfig, {}, (1, 2, 3)),
+    "inception": Backbone("Inception-v1 with batch norm", Inception, InceptionConfig, {}, (2, 3)),
+    "inception_i3d": Backbone(
+        "Inception-I3D", Inception, InceptionConfig, {"ndim": 3, "num_classes": 400}, (3,)
     ),
 }
 LIBRARIES: dict[str, Callable[..., nn.Module]] = {
@@ -63,6 +72,11 @@ def build(architecture: str, **options: Any) -> nn.Module:
             raise PretrainedError(
                 f"{architecture} has no option {option!r}{hint}; it takes {', '.join(known)}"
             )
+    ndim = options.get("ndim", backbone.fixed.get("ndim", 2))
+    if ndim not in backbone.ndims:
+        raise PretrainedError(
+            f"{architecture} takes {' or '.join(map(str, backbone.ndims))} axes, got ndim={ndim}"
+        )
     try:
         return backbone.network(backbone.config(**{**backbone.fixed, **options}))
     except (TypeError, ValueError) as error:

@@ -22,8 +22,9 @@ from pretrained_2d.resampling import (
 )
 
 SPATIAL_AXIS = {"state": 64, "basis": "fourier", "dt_min": 0.1, "dt_max": 1.0}
-# The paper's best temporal initialisation: kernels one frame long, every channel its own A and B.
-TIME_AXIS = {"copies": "channels", "length": 1.0}
+# The paper's best temporal initialisation: kernels one step long, half of the channels legs,
+# half fourier, each with a state space of its own.
+TIME_AXIS = {"basis": "hippo", "copies": "channels", "length": 1.0, "start": "deterministic"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +169,7 @@ def _stem(config: ConvNeXtConfig) -> nn.Module:
     width, patch = config.widths[0], config.strides(0)
     if config.stem == "s4nd":
         kernel = (config.temporal_patch, config.stem_kernel, config.stem_kernel)[3 - config.ndim :]
-        axes = config.axes.configs(kernel, 3)
+        axes = AxisPlan(config.axis).configs(kernel, 3)
         return S4NDStem(axes, config.stem_channels, width, patch)
     return PatchStem(width, patch, separable=config.mixer == "separable")
 

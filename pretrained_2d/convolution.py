@@ -1,4 +1,4 @@
-"""Convolution over 2 or 3 axes, written once, and run in 3D the way a processor likes it.
+"""Convolution over 1, 2 or 3 axes, written once, and run in 3D the way a processor likes it.
 
 A 3D convolution is a sum over its time taps of 2D convolutions of the frames. Optimised 2D code is
 several times quicker on a CPU than its 3D counterpart, so frames are folded into the batch wherever
@@ -52,10 +52,14 @@ def convolve(
     padding: Sequence[int],
     groups: int = 1,
 ) -> Tensor:
-    """Convolve 2 axes, or 3 by the quickest exact route; zeros stand outside the signal."""
+    """Convolve 1 or 2 axes, or 3 by the quickest exact route; zeros stand outside the signal."""
+    if weight.ndim == 3:
+        return functional.conv1d(signal, weight, bias, tuple(stride), tuple(padding), 1, groups)
     if weight.ndim == 4:
         return functional.conv2d(signal, weight, bias, tuple(stride), tuple(padding), 1, groups)
     taps, step, margin = weight.shape[2], stride[0], padding[0]
+    if weight[0, 0].numel() == 1 and set(stride) == {1} and not any(padding) and groups == 1:
+        return functional.linear(signal.movedim(1, -1), weight.flatten(1), bias).movedim(-1, 1)
     depthwise = groups == weight.shape[0] == signal.shape[1]
     if taps == step and margin == 0 and groups == 1:
         return _convolve_patches_of_frames(signal, weight, bias, stride, padding)

@@ -6,16 +6,15 @@ is the number of base samples per current sample, one number or one per axis; on
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from pretrained_2d.convolution import Convolution, fold_time, unfold_time
-
-if TYPE_CHECKING:
-    from s4nd import AxisConfig
+from pretrained_2d.layers import linear
+from s4nd import S4ND, AxisConfig
 
 Rate = float | Sequence[float]
 Mixer = Literal["conv", "separable", "s4nd"]
@@ -88,6 +87,35 @@ def mix_time(signal: Tensor, taps: Tensor, padding: int, stride: int = 1) -> Ten
     return mixed.movedim(-1, 1)
 
 
+class TiedDropout(nn.Module):
+    """Dropout of whole channels: one mask for all positions of (batch, channels, *axes)."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, signal: Tensor) -> Tensor:
+        """The same shape; some channels zero and the others scaled up, in training only."""
+        return torch.feature_dropout(signal, self.rate, self.training)
+
+
+class GatedS4ND(nn.Module):
+    """S4ND, GELU, dropout, and a gated linear unit that mixes channels."""
+
+    def __init__(
+        self, channels: int, axes: Sequence[AxisConfig], *, outputs: int = 1, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.mixer = S4ND(channels, axes, multiplier=outputs)
+        self.dropout = TiedDropout(dropout)
+        self.linear = linear(outputs * channels, 2 * channels)
+
+    def forward(self, signal: Tensor, rate: Rate = 1.0) -> Tensor:
+        """(batch, channels, *axes) -> the same shape."""
+        mixed = self.dropout(functional.gelu(self.mixer(signal, rate)))
+        return functional.glu(self.linear(mixed.movedim(1, -1))).movedim(-1, 1)
+
+
 @dataclass(frozen=True)
 class AxisPlan:
     """How S4ND sees the axes of a network: keywords of `AxisConfig`, without the sizes.
@@ -98,10 +126,8 @@ class AxisPlan:
     space: Mapping[str, Any] = field(default_factory=dict)
     time: Mapping[str, Any] = field(default_factory=dict)  # differences from space, in 3D
 
-    def configs(self, sizes: Sequence[int], channels: int) -> "list[AxisConfig]":
+    def configs(self, sizes: Sequence[int], channels: int) -> list[AxisConfig]:
         """The axes in tensor order: (height, width) or (time, height, width)."""
-        from s4nd import AxisConfig
-
         configs = []
         for position, size in enumerate(sizes):
             is_time = len(sizes) == 3 and position == 0
@@ -117,8 +143,6 @@ def make_mixer(
 ) -> nn.Module:
     """The mixer of one block: `kernel` for convolutions; `sizes` of the base grid for S4ND."""
     if kind == "s4nd":
-        from s4nd import S4ND
-
         return S4ND(channels, plan.configs(sizes, channels))
     if kind == "separable" and len(kernel) == 3:
         padding = [length // 2 for length in kernel]

@@ -5,7 +5,6 @@ at the finer grid and then average, so that what they compute does not depend on
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 from torch.nn import functional
@@ -13,9 +12,7 @@ from torch.nn import functional
 from pretrained_2d.convolution import Convolution
 from pretrained_2d.layers import ChannelNorm, linear
 from pretrained_2d.mixers import Rate, SeparableConvolution
-
-if TYPE_CHECKING:
-    from s4nd import AxisConfig
+from s4nd import S4ND, AxisConfig
 
 
 def patch_convolution(
@@ -45,7 +42,7 @@ class ConvolutionDownsample(nn.Module):
     def __init__(self, widths: Sequence[int], stride: Sequence[int], *, separable: bool) -> None:
         super().__init__()
         self.norm = ChannelNorm(widths[0], eps=1e-6)
-        self.conv = patch_convolution(*widths, stride, separable=separable)
+        self.conv = patch_convolution(widths[0], widths[1], stride, separable=separable)
 
     def forward(self, signal: Tensor, rate: Rate = 1.0) -> Tensor:  # noqa: ARG002
         """(batch, narrow, *axes) -> (batch, wide, *axes / stride)."""
@@ -56,10 +53,8 @@ class S4NDStem(nn.Module):
     """A dense S4ND at full resolution, mean over patches, gated linear unit, norm."""
 
     def __init__(
-        self, axes: "Sequence[AxisConfig]", hidden: int, width: int, patch: Sequence[int]
+        self, axes: Sequence[AxisConfig], hidden: int, width: int, patch: Sequence[int]
     ) -> None:
-        from s4nd import S4ND
-
         super().__init__()
         self.patch = tuple(patch)
         self.mixer = S4ND(3, axes, out_channels=hidden)
@@ -77,15 +72,13 @@ class S4NDDownsample(nn.Module):
 
     def __init__(
         self,
-        axes: "Sequence[AxisConfig]",
+        axes: Sequence[AxisConfig],
         widths: Sequence[int],
         stride: Sequence[int],
         *,
         activation: bool,
         gated: bool,
     ) -> None:
-        from s4nd import S4ND
-
         super().__init__()
         narrow, wide = widths
         self.stride, self.activation, self.gated = tuple(stride), activation, gated
