@@ -11,9 +11,17 @@ from datetime import datetime
 from pathlib import Path
 from types import FrameType, ModuleType
 
+from videopipe.commands import doctor, graph, plan, run, stages, validate
 from videopipe.errors import ConfigError, VideopipeError
 
-COMMANDS: dict[str, ModuleType] = {}
+COMMANDS: dict[str, ModuleType] = {
+    "run": run,
+    "plan": plan,
+    "validate": validate,
+    "stages": stages,
+    "graph": graph,
+    "doctor": doctor,
+}
 
 OK, KNOWN_ERROR, BAD_CONFIGURATION, UNEXPECTED_ERROR = 0, 1, 2, 3
 INTERRUPTED, TERMINATED = 130, 143

@@ -3,5 +3,9 @@
 from typing import Any
 
 from videopipe.stage import Stage
+from videopipe.stages import compare, generate
 
-STAGES: dict[str, Stage[Any]] = {}
+STAGES: dict[str, Stage[Any]] = {
+    "generate": generate.STAGE,
+    "compare": compare.STAGE,
+}

@@ -1,0 +1,91 @@
+"""`videopipe run`: make every result of a pipeline that is not there yet."""
+
+import argparse
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from videopipe.commands.arguments import (
+    add_pipeline_arguments,
+    add_run_arguments,
+    chosen_jobs,
+    load,
+)
+
+if TYPE_CHECKING:
+    from videopipe.runner import Outcome
+
+SUMMARY = "run a pipeline; what is finished already is answered from the runs folder"
+EXAMPLES = """  videopipe run demo
+  videopipe run pipelines/hmdb51_s4nd.yaml --runs /data/runs
+  videopipe run my.yaml --set finetuned.lr=1e-4 --set finetuned.epochs=20
+  videopipe run my.yaml --until clips
+  videopipe run my.yaml --redo scores
+  accelerate launch --num_processes 8 -m videopipe run my.yaml
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add PIPELINE and the options of a run."""
+    add_pipeline_arguments(parser)
+    add_run_arguments(parser)
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run the jobs, write the report, and say where to look."""
+    from videopipe.progress import duration, say
+    from videopipe.runlog import RunLog
+    from videopipe.runner import run_jobs
+
+    pipeline = load(args)
+    jobs = chosen_jobs(pipeline, args)
+    runs = Path(args.runs)
+    first = os.environ.get("RANK", "0") == "0"
+    log = RunLog(pipeline, jobs, runs)
+    if first:
+        log.begin()
+    outcomes = run_jobs(jobs, runs, redo=args.redo, on_state=log.note)
+    if not first:
+        return 0
+    log.finish()
+    made = sum(outcome.state != "cached" for outcome in outcomes)
+    took = duration(sum(outcome.seconds for outcome in outcomes))
+    say(
+        f"{pipeline.name}: {made} of {len(outcomes)} results made in {took}"
+        if made
+        else f"{pipeline.name}: all {len(outcomes)} results were there already (cached)"
+    )
+    for outcome in outcomes:
+        print(f"{outcome.job.label}\t{outcome.folder}")
+    sys.stdout.flush()
+    for line in what_next(outcomes, args):
+        say(line)
+    return 0
+
+
+def what_next(outcomes: "list[Outcome]", args: argparse.Namespace) -> list[str]:
+    """Where to look and what to try, for the kinds of results that there are."""
+    from videopipe.stage import Kind
+
+    last = {outcome.job.record.output: outcome for outcome in outcomes}
+    lines = ["", "Look at:"]
+    if Kind.TABLE in last:
+        lines.append(f"  {last[Kind.TABLE].folder}    the comparison")
+    if Kind.SCORES in last:
+        lines.append(f"  {last[Kind.SCORES].folder}    the evaluation, number by number")
+    if Kind.PREDICTIONS in last:
+        lines.append(f"  {last[Kind.PREDICTIONS].folder}    the predictions, one row per video")
+    lines.append(
+        f"  {Path(args.runs) / '…'}    every result, with stage.json saying how it was made"
+    )
+    lines.append("Try next:")
+    pipeline = shlex.quote(args.pipeline)
+    if Kind.VIDEO_MODEL in last:
+        model = last[Kind.VIDEO_MODEL].folder
+        lines.append(f"  videopipe predict {model} YOUR_VIDEOS --out predictions.csv")
+        lines.append(f"  videopipe kernels {model} --out kernels")
+    lines.append(f"  videopipe plan {pipeline}    what would run again, and why")
+    lines.append(f"  videopipe graph {pipeline}    how the stages hang together")
+    return lines

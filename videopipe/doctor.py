@@ -1,0 +1,183 @@
+"""What a machine needs for videopipe, looked at one thing after the other."""
+
+import importlib
+import os
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal
+
+# torch 2.N goes with torchvision 0.(N+15) ever since torch 2.0.
+TORCHVISION_AHEAD = 15
+ENOUGH_DISK_GB, ENOUGH_SHARED_MEMORY_GB = 20, 1
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at."""
+
+    state: Literal["ok", "note", "problem"]
+    what: str
+    remedy: str = ""
+
+
+def examine(runs: Path) -> Iterator[Finding]:
+    """Every finding, cheap ones first. A check that itself fails is a finding, too."""
+    checks: list[Callable[[], Iterator[Finding]]] = [
+        check_python,
+        check_torch,
+        check_pairing,
+        check_decoders,
+        check_devices,
+        check_shared_memory,
+        lambda: check_disk(runs),
+    ]
+    for check in checks:
+        try:
+            yield from check()
+        except Exception as error:  # noqa: BLE001 - one broken library must not hide the rest
+            name = getattr(check, "__name__", "check")
+            yield Finding("problem", f"{name}: {type(error).__name__}: {error}")
+
+
+def check_python() -> Iterator[Finding]:
+    """The interpreter and the installed version of videopipe."""
+    words = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
+    if sys.version_info < (3, 11):
+        yield Finding("problem", words, "install Python 3.11 or 3.12")
+    else:
+        yield Finding("ok", f"{words}, videopipe {version('videopipe')}")
+
+
+def check_torch() -> Iterator[Finding]:
+    """The libraries that everything stands on can be imported."""
+    for package in ("torch", "torchvision", "timm", "accelerate", "pyarrow", "matplotlib"):
+        try:
+            importlib.import_module(package)
+        except Exception as error:  # noqa: BLE001 - a broken build raises anything
+            yield Finding(
+                "problem",
+                f"{package} cannot be imported: {type(error).__name__}: {error}",
+                f"pip install --force-reinstall {package}",
+            )
+        else:
+            yield Finding("ok", f"{package} {version(package)}")
+
+
+def check_pairing() -> Iterator[Finding]:
+    """torch and torchvision must be of one build."""
+    torch, torchvision = version("torch"), version("torchvision")
+    remedy = "pip install --upgrade torch torchvision (both from the same index)"
+    minor = re.match(r"2\.(\d+)", torch)
+    wanted = f"0.{int(minor[1]) + TORCHVISION_AHEAD}" if minor else None
+    if wanted and torchvision.split("+")[0].rsplit(".", 1)[0] != wanted:
+        words = f"torch {torch} wants torchvision {wanted}.x, but {torchvision} is installed"
+        yield Finding("problem", words, remedy)
+    builds = {text.partition("+")[2] for text in (torch, torchvision)}
+    if len(builds) > 1:
+        yield Finding(
+            "problem", f"torch {torch} and torchvision {torchvision} differ in build", remedy
+        )
+    try:
+        import torch as torch_module
+        import torchvision as torchvision_module
+
+        boxes = torch_module.tensor([[0.0, 0.0, 1.0, 1.0]])
+        torchvision_module.ops.nms(boxes, torch_module.tensor([1.0]), 0.5)
+    except Exception as error:  # noqa: BLE001 - a mismatched pair raises anything
+        yield Finding("problem", f"torchvision's operators do not load: {error}", remedy)
+    else:
+        yield Finding("ok", "torch and torchvision work together")
+
+
+def check_decoders() -> Iterator[Finding]:
+    """Each decoder reads a small video that is written for it here."""
+    from videopipe.data.trying import try_backends
+
+    working = 0
+    for name, problem in try_backends().items():
+        if problem is None:
+            working += 1
+            yield Finding("ok", f"decoder {name} reads video{_version_of(name)}")
+        else:
+            yield Finding("note", f"decoder {name} does not work here: {problem}", _remedy(name))
+    if not working:
+        yield Finding("problem", "no decoder works", "pip install --force-reinstall av")
+
+
+def check_devices() -> Iterator[Finding]:
+    """GPUs and cores."""
+    import torch
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    yield Finding("ok", f"{cores} CPU cores, {torch.get_num_threads()} torch threads")
+    for index in range(torch.cuda.device_count()):
+        properties = torch.cuda.get_device_properties(index)
+        memory = properties.total_memory / 1e9
+        yield Finding("ok", f"GPU {index}: {properties.name}, {memory:.0f} GB")
+    if not torch.cuda.is_available() and not torch.backends.mps.is_available():
+        built = torch.version.cuda
+        words = "no GPU: the demo is quick without, pretraining on ImageNet is not"
+        remedy = (
+            f"if there is one, its driver is missing or older than CUDA {built}: see nvidia-smi"
+            if built
+            else "if there is one, install a torch build with CUDA"
+        )
+        yield Finding("note", words, remedy)
+
+
+def check_shared_memory() -> Iterator[Finding]:
+    """Decoding workers hand frames over in shared memory."""
+    place = Path("/dev/shm")
+    if not place.is_dir():
+        return
+    total = shutil.disk_usage(place).total / 1e9
+    if total < ENOUGH_SHARED_MEMORY_GB:
+        yield Finding(
+            "note",
+            f"shared memory: {total:.2f} GB is little for many workers with large clips",
+            "docker run --shm-size=8g, or fewer workers",
+        )
+    else:
+        yield Finding("ok", f"shared memory: {total:.1f} GB")
+
+
+def check_disk(runs: Path) -> Iterator[Finding]:
+    """The disk of the runs folder: space, and that it can be written to."""
+    place = next(
+        folder for folder in (runs.absolute(), *runs.absolute().parents) if folder.exists()
+    )
+    free = shutil.disk_usage(place).free / 1e9
+    if not os.access(place, os.W_OK):
+        yield Finding("problem", f"{place} cannot be written to", "choose another with --runs DIR")
+    elif free < ENOUGH_DISK_GB:
+        yield Finding(
+            "note",
+            f"disk of {runs}: {free:.1f} GB free is little for a data set and its checkpoints",
+            "choose a larger one with --runs DIR",
+        )
+    else:
+        yield Finding("ok", f"disk of {runs}: {free:.0f} GB free")
+
+
+def _version_of(package: str) -> str:
+    try:
+        return f" ({version(package)})"
+    except PackageNotFoundError:
+        return ""
+
+
+def _remedy(backend: str) -> str:
+    if backend == "torchcodec":
+        return (
+            "optional: pip install torchcodec, and FFmpeg's shared libraries"
+            " (apt install ffmpeg, or conda install ffmpeg)"
+        )
+    if backend == "decord" and platform.machine() != "x86_64":
+        return "decord has no build for this machine; av does its work"
+    return f"pip install --upgrade {backend}"

@@ -1,0 +1,76 @@
+"""A configuration before it has types: scalars, lists and mappings, each with its position."""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """One value as it was written."""
+
+    where: str  # "file.yaml:3:7", or the `--set` it came from
+    text: str
+    quoted: bool = False
+
+    def __str__(self) -> str:
+        return f"'{self.text}'"
+
+
+@dataclass(frozen=True)
+class ListNode:
+    """A list of values."""
+
+    where: str
+    items: tuple["Node", ...]
+
+    def __str__(self) -> str:
+        return "a list"
+
+
+@dataclass(frozen=True)
+class MapNode:
+    """Keys with their values, in the order written; each key is unique."""
+
+    where: str
+    entries: Mapping[str, tuple[Scalar, "Node"]]
+
+    def __str__(self) -> str:
+        return "a mapping" if self.entries else "an empty mapping"
+
+    def get(self, key: str) -> "Node | None":
+        """The value under a key."""
+        return self.entries[key][1] if key in self.entries else None
+
+
+Node = Scalar | ListNode | MapNode
+
+
+def is_null(node: Node) -> bool:
+    """Whether a node says "no value": `null`, `~`, or nothing after the colon."""
+    return (
+        isinstance(node, Scalar)
+        and not node.quoted
+        and node.text in ("", "~", "null", "Null", "NULL")
+    )
+
+
+def with_value(node: Node | None, path: tuple[str, ...], key: Scalar, value: Node) -> Node:
+    """A copy of `node` in which `path` (keys of nested mappings) leads to `value`."""
+    if not path:
+        return value
+    entries = dict(node.entries) if isinstance(node, MapNode) else {}
+    old_key, old_value = entries.get(path[0], (None, None))
+    new_key = key if len(path) == 1 or old_key is None else old_key
+    inner = with_value(old_value, path[1:], key, value)
+    entries[path[0]] = (replace(new_key, text=path[0]), inner)
+    return MapNode(node.where if isinstance(node, MapNode) else key.where, entries)
+
+
+def nearest(word: str, choices: Iterable[str]) -> str:
+    """` (did you mean 'x'?)`, or the choices when none is near, or nothing when there are none."""
+    choices = list(choices)
+    near = difflib.get_close_matches(word.lower(), choices, n=1, cutoff=0.6)
+    if near:
+        return f" (did you mean '{near[0]}'?)"
+    return f" (there are: {', '.join(choices)})" if choices else ""

@@ -1,0 +1,33 @@
+"""`--set stage.key=value`: an edit of the file before it is read, with the same checks."""
+
+from collections.abc import Sequence
+
+from videopipe.config import parse_yaml
+from videopipe.nodes import MapNode, Scalar, nearest, with_value
+
+
+def apply_overrides(root: MapNode, overrides: Sequence[str], problems: list[str]) -> MapNode:
+    """The nodes of a pipeline with each `stage.key=value` in place; keys may be nested.
+
+    `stage.matrix.key=[…]` sets what the matrix runs through.
+    """
+    for override in overrides:
+        where = f"--set {override}"
+        target, equals, text = override.partition("=")
+        path = tuple(target.split("."))
+        if not equals or len(path) < 2 or not all(path):
+            problems.append(f"{where}: expected STAGE.KEY=VALUE, such as finetuned.lr=1e-4")
+            continue
+        stages = root.get("stages")
+        names = list(stages.entries) if isinstance(stages, MapNode) else []
+        if path[0] not in names:
+            problems.append(f"{where}: no stage '{path[0]}'{nearest(path[0], names)}")
+            continue
+        value = parse_yaml(text, where, problems, where=where) if text else Scalar(where, "")
+        if value is None:
+            continue
+        inside = path[1:] if path[1] == "matrix" else ("config", *path[1:])
+        changed = with_value(root, ("stages", path[0], *inside), Scalar(where, path[-1]), value)
+        assert isinstance(changed, MapNode)
+        root = changed
+    return root

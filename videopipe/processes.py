@@ -1,0 +1,47 @@
+"""The processes of one run: one, or those that `accelerate launch` started."""
+
+import os
+from datetime import timedelta
+from typing import Any
+
+# A stage that runs in the first process only may take days while the others wait for it.
+PATIENCE = timedelta(days=60)
+
+
+class Processes:
+    """Which of how many processes this is, and how the first one tells the others something."""
+
+    def __init__(self) -> None:
+        self.rank = int(os.environ.get("RANK", "0"))
+        self.count = int(os.environ.get("WORLD_SIZE", "1"))
+        self._group: Any = _connect() if self.count > 1 else None
+
+    @property
+    def first(self) -> bool:
+        """Whether this process plans and completes."""
+        return self.rank == 0
+
+    def share(self, value: Any = None) -> Any:
+        """The first process's value, in every process; all of them must call it."""
+        if self._group is None:
+            return value
+        import torch
+
+        box = [value]
+        torch.distributed.broadcast_object_list(box, src=0, group=self._group)
+        return box[0]
+
+    def wait(self) -> None:
+        """Go on when every process has come here."""
+        if self._group is not None:
+            import torch
+
+            torch.distributed.barrier(group=self._group)
+
+
+def _connect() -> Any:
+    import torch
+    from accelerate import PartialState
+
+    PartialState()  # starts the process group the way training will want it
+    return torch.distributed.new_group(backend="gloo", timeout=PATIENCE)
