@@ -21,12 +21,15 @@ class Preprocessing:
 
     image_size: int = 224  # pixels, height and width of the crop
     resize: int = 256  # pixels, short side before the crop
+    crop_first: int | None = None  # pixels, centre cut out before anything else (Celeb-A: 178)
     mean: tuple[float, ...] = IMAGENET_MEAN  # of values in [0, 1]
     std: tuple[float, ...] = IMAGENET_STD
     interpolation: Literal["bilinear", "bicubic"] = "bilinear"
 
     def resize_and_crop(self, frames: Tensor) -> Tensor:
         """uint8 (…, channels, height, width) -> uint8 (…, channels, image_size, image_size)."""
+        if self.crop_first is not None:
+            frames = transforms.center_crop(frames, [self.crop_first, self.crop_first])
         mode = transforms.InterpolationMode(self.interpolation)
         frames = transforms.resize(frames, [self.resize], interpolation=mode, antialias=True)
         return transforms.center_crop(frames, [self.image_size, self.image_size])
