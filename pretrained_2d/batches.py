@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 from torch.utils.data import Sampler
 
+from pretrained_2d.errors import TrainingError
 from pretrained_2d.randomness import Sample, derive_seed
 
 Item = TypeVar("Item")
@@ -30,7 +31,7 @@ class BatchPlan:
 
     def __post_init__(self) -> None:
         if self.steps_per_epoch == 0:
-            raise ValueError(
+            raise TrainingError(
                 f"batch_size is {self.batch_size}, but there are only {self.num_items} samples to"
                 " train on; lower batch_size, or set drop_last: false"
             )

@@ -32,6 +32,7 @@ class Phase:
     normalize: Callable[[Tensor], Tensor]  # on the device, a whole batch: -> float
     rate: float = 1.0  # base samples per sample, what S4ND layers must know about the resolution
     begin: Callable[[nn.Module], None] | None = None  # at the start, and again on resume
+    card: ModelCard | None = None  # of networks kept in this phase, where it is another
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,7 @@ class TrainingRun:
         if self.mixing is not None:
             self.mixing.require_even_parts(self.batch_size)
         self.spans = lay_out(phases, recipe, self.batch_size)
+        self.card = phases[-1].card or card
 
     def complete(self) -> TrainingResult:
         """Train to the end from wherever the run stands, and leave the checkpoint in `out`."""
@@ -93,6 +94,7 @@ class TrainingRun:
         )
 
     def _train_span(self, span: Span) -> None:
+        self.card = span.phase.card or self.card
         if span.phase.begin is not None:
             for network in (self.model, *([self.ema.module] if self.ema else [])):
                 span.phase.begin(network)

@@ -3,9 +3,10 @@
 from typing import Any
 
 from videopipe.stage import Stage
-from videopipe.stages import compare, generate
+from videopipe.stages import compare, generate, pretrain
 
 STAGES: dict[str, Stage[Any]] = {
     "generate": generate.STAGE,
+    "pretrain": pretrain.STAGE,
     "compare": compare.STAGE,
 }

@@ -1,0 +1,76 @@
+"""The settings of a pretraining: which network, which images, which resolutions, which recipe."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pretrained_2d.augmentation import Augmentation
+from pretrained_2d.recipe import Recipe
+from pretrained_2d.setting import setting
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseConfig:
+    """A part of progressive training; the learning rate warms up and decays anew in each."""
+
+    epochs: int = setting(help="of this phase; together they replace recipe.epochs")
+    size: int | None = setting(None, "of the images shown; image_size if not given", unit="pixels")
+    bandlimit: float | None = setting(None, "of all S4ND layers in this phase; null is none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainConfig:
+    """Which network, which images, which resolutions, which recipe."""
+
+    architecture: str = setting(help="as in `videopipe models`")
+    options: dict[str, Any] = setting(
+        default_factory=dict, help="of the network; `axis` names differences from its defaults"
+    )
+    data: Path | None = setting(None, "folder of images; not needed with the input `data`")
+    large_data: Path | None = setting(
+        None, "as data, for a million files: they are not listed to see changes", runtime=True
+    )
+    data_version: str | None = setting(None, "a word for the state of large_data, such as 2012")
+
+    image_size: int = setting(224, "of the base resolution, which has rate 1", unit="pixels")
+    resize: int | None = setting(None, "short side before the crop; image_size if not given")
+    crop_first: int | None = setting(None, "centre cut out before resizing", unit="pixels")
+    interpolation: Literal["bilinear", "bicubic"] = setting("bilinear", "of resizing files")
+    mean: tuple[float, float, float] = setting(IMAGENET_MEAN, "of the colours, in [0, 1]")
+    std: tuple[float, float, float] = setting(IMAGENET_STD, "of the colours, in [0, 1]")
+    train_size: int | None = setting(None, "of training images; image_size if not given")
+    test_sizes: tuple[int, ...] = setting(
+        (), "evaluated besides image_size, each with its own best network", unit="pixels"
+    )
+    phases: tuple[PhaseConfig, ...] = setting((), "progressive training, instead of train_size")
+
+    augmentation: Augmentation = setting(default_factory=Augmentation, help="of training images")
+    recipe: Recipe = setting(default_factory=Recipe, help="how to train")
+    objective: Literal["auto", "cross_entropy", "binary_cross_entropy"] = setting(
+        "auto", "auto: binary for attributes (Celeb-A), else classes"
+    )
+    monitor: tuple[str, ...] = setting(
+        ("accuracy",), "metrics whose best networks are kept; the first gives the result"
+    )
+    validation_share: float = setting(0.1, "of the training images, where there is no val split")
+    max_images: int | None = setting(None, "use that many training images only, for trials")
+    max_test_images: int | None = setting(None, "the same for validation and test images")
+    max_broken: int = setting(0, "images per split that may be unreadable; they are left out")
+    test_batch_size: int = setting(256, "images at once in evaluation", runtime=True)
+
+    def __post_init__(self) -> None:
+        if self.data is not None and self.large_data is not None:
+            raise ValueError("data and large_data are both given; give one of them")
+        if self.large_data is not None and not self.data_version:
+            raise ValueError("data_version is missing; large_data needs it to notice other data")
+        if self.phases and self.train_size is not None:
+            raise ValueError("train_size and phases are both given; phases have their own sizes")
+        if not 0 < self.validation_share < 1:
+            raise ValueError(f"validation_share is {self.validation_share}, expected within (0, 1)")
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Every size evaluated, the smallest first."""
+        return tuple(sorted({*self.test_sizes, self.image_size}))
