@@ -1,0 +1,189 @@
+"""Winding through a video: which frame is shown at a time.
+
+Frames leave the decoder in film order, and that order is always kept. Their times come from the
+first of three clocks that runs forward in this file:
+
+- "pts", the presentation times;
+- "dts", the times of the packets that released the frames. AVI has no presentation times, and those
+  FFmpeg makes up are swapped around B-frames in most HMDB-51 files (1, 4, 3, 6, 5, …);
+- "count", the number of the frame at the mean rate, for streams whose times jump or are missing.
+"""
+
+import bisect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from videopipe.data.backends.pyav_length import Length, measure
+from videopipe.data.backends.pyav_stream import PyavStream
+from videopipe.errors import DecodeError
+
+Clock = Literal["pts", "dts", "count"]
+NEXT_CLOCK: dict[Clock, Clock] = {"pts": "dts", "dts": "count"}
+WORTH_A_SEEK_SECONDS = 0.5
+KEY_MARGIN_SECONDS = 0.2  # an index gives decoding times, which lie before the times of showing
+FRAMES_TO_A_KEY = 300
+
+
+class ClockStoppedError(Exception):
+    """The times of this clock do not run forward in this file."""
+
+
+@dataclass(frozen=True)
+class Shot:
+    """A decoded frame and when it begins to be shown."""
+
+    seconds: float
+    frame: Any
+
+
+class Reel:
+    """The position in a video: the frame shown, and the one after it where known."""
+
+    def __init__(self, stream: PyavStream) -> None:
+        self.stream = stream
+        self.clock: Clock = "dts" if stream.format_name == "avi" else "pts"
+        self.wanted: list[float] = []  # sorted times; frames between them need no decoding
+        self.length: Length | None = None
+        self._origin_stamp = 0
+        self._following: Shot | None = None
+        self._ended = False
+        self._worth_a_seek_seconds = WORTH_A_SEEK_SECONDS
+        self.restart()
+        self.length = measure(stream, self._origin_stamp)
+        self._key_seconds = [
+            (entry.timestamp - self._origin_stamp) * stream.tick_seconds
+            for entry in stream.index()
+            if entry.is_keyframe
+        ]
+
+    @property
+    def period_seconds(self) -> float:
+        return 1 / self.length.frame_rate if self.length else 0.04
+
+    def restart(self) -> None:
+        """Show the first frame, which is time 0, by a clock that can tell its time."""
+        while True:
+            self.stream.rewind()
+            self._origin_stamp = 0
+            self._frames = self._stamped()
+            try:
+                first = next(self._frames, None)
+            except ClockStoppedError:
+                self.clock = NEXT_CLOCK[self.clock]
+                continue
+            break
+        if first is None:
+            reason = self.stream.first_error
+            raise DecodeError(
+                self.stream.path, f"no frame decodes{f' ({reason})' if reason else ''}"
+            )
+        self._origin_stamp, frame = first
+        self.shown = Shot(0.0, frame)
+        self._following, self._ended = None, False
+
+    def go_to(self, seconds: float) -> Shot:
+        """Show the last frame that begins at or before `seconds`."""
+        while True:
+            try:
+                return self._go_to(seconds)
+            except ClockStoppedError:
+                self.clock = NEXT_CLOCK[self.clock]
+                self.restart()
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the frame shown is the last one of the video."""
+        return self._ended and self._following is None
+
+    @property
+    def end_seconds(self) -> float:
+        """When the frame shown ends, as far as it says."""
+        ticks = self.shown.frame.duration or 0
+        return self.shown.seconds + max(self.period_seconds, ticks * self.stream.tick_seconds)
+
+    def _go_to(self, seconds: float) -> Shot:
+        if seconds < self.shown.seconds or self._may_jump(seconds):
+            self._jump(seconds)
+        while True:
+            following = self._peek()
+            if following is None or following.seconds > seconds:
+                return self.shown
+            self.shown, self._following = following, None
+
+    def _peek(self) -> Shot | None:
+        if self._following is None and not self._ended:
+            stamped = next(self._frames, None)
+            if stamped is None:
+                self._ended = True
+            else:
+                self._following = Shot(self._seconds(stamped[0]), stamped[1])
+        return self._following
+
+    def _seconds(self, stamp: int) -> float:
+        if self.clock == "count":
+            return stamp * self.period_seconds
+        return (stamp - self._origin_stamp) * self.stream.tick_seconds
+
+    def _stamped(self) -> Iterator[tuple[int, Any]]:
+        """Frames from here on with their stamps, which must grow."""
+        last: int | None = None
+        for number, frame in enumerate(self.stream.frames(self._is_wanted)):
+            stamp = number if self.clock == "count" else getattr(frame, self.clock)
+            if stamp is None and self.clock == "dts" and self.stream.last_packet_dts is not None:
+                # The last frames are released by no packet.
+                after = self.stream.last_packet_dts if last is None else last
+                stamp = max(self.stream.last_packet_dts, after) + (frame.duration or 1)
+            if stamp is None or (last is not None and stamp <= last):
+                raise ClockStoppedError
+            last = stamp
+            yield stamp, frame
+
+    def _is_wanted(self, packet: Any) -> bool:
+        """Whether the frame that this packet stands for may be asked for."""
+        stamp = packet.pts if self.clock == "pts" else packet.dts
+        if stamp is None or self.clock == "count" or not self.wanted:
+            return True
+        seconds = self._seconds(stamp)
+        position = bisect.bisect_left(self.wanted, seconds)
+        return (
+            position < len(self.wanted)
+            and self.wanted[position] < seconds + 1.5 * self.period_seconds
+        )
+
+    def _may_jump(self, seconds: float) -> bool:
+        """Whether a key frame lies so far ahead that going there is quicker than decoding on."""
+        ahead_seconds = seconds - self.shown.seconds
+        if self.clock == "count" or ahead_seconds < self._worth_a_seek_seconds:
+            return False
+        if not self._key_seconds:
+            return True
+        position = bisect.bisect_right(self._key_seconds, seconds - KEY_MARGIN_SECONDS) - 1
+        return position >= 0 and (
+            self._key_seconds[position] > self.shown.seconds + KEY_MARGIN_SECONDS
+        )
+
+    def _jump(self, seconds: float) -> None:
+        """Show a key frame at or before `seconds`, as near as this file allows."""
+        before = self.shown.seconds
+        step_seconds = 0.0
+        while self.clock != "count" and step_seconds <= max(seconds, 1.0) * 2:
+            target = self._origin_stamp + int((seconds - step_seconds) / self.stream.tick_seconds)
+            if target <= self._origin_stamp or not self.stream.seek(target):
+                break
+            self._frames = self._stamped()
+            key = self._first_key()
+            if key is not None and key.seconds <= seconds:
+                if before < seconds and key.seconds <= before:  # it was not worth it
+                    self._worth_a_seek_seconds = 2 * (seconds - key.seconds)
+                self.shown, self._following, self._ended = key, None, False
+                return
+            step_seconds = 2 * step_seconds + 1.0
+        self.restart()
+
+    def _first_key(self) -> Shot | None:
+        """The first frame after a seek that needs no frame before it."""
+        for _, (stamp, frame) in zip(range(FRAMES_TO_A_KEY), self._frames, strict=False):
+            if frame.key_frame and not frame.is_corrupt:
+                return Shot(self._seconds(stamp), frame)
+        return None

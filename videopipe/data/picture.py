@@ -1,0 +1,58 @@
+"""From a decoded picture to upright RGB of the wanted size."""
+
+import struct
+
+import numpy as np
+import torch
+from torch import Tensor
+from torchvision.transforms.v2 import functional as transforms
+
+
+def scaled_size(height: int, width: int, short_side: int | None) -> tuple[int, int]:
+    """The size when the short side shrinks to `short_side`; a smaller picture stays as it is.
+
+    480×640 with short_side=240 -> 240×320; 240×320 with short_side=256 -> 240×320.
+    The long side is cut to whole pixels as torchvision's `resize` does, so that a later resize to
+    the same short side finds nothing to do.
+    """
+    short = min(height, width)
+    if short_side is None or short <= short_side:
+        return height, width
+    long = int(short_side * max(height, width) / short)
+    return (short_side, long) if height <= width else (long, short_side)
+
+
+def shrink(frames: Tensor, short_side: int | None) -> Tensor:
+    """As decoders do on the way, for those that cannot: (…, channels, height, width)."""
+    height, width = scaled_size(frames.shape[-2], frames.shape[-1], short_side)
+    if (height, width) == tuple(frames.shape[-2:]):
+        return frames
+    return transforms.resize(frames, [height, width], antialias=True)
+
+
+def turns_and_mirror(display_matrix: bytes) -> tuple[int, bool]:
+    """Quarter turns counter-clockwise, after a left-right mirror, that set a picture upright.
+
+    The matrix (a, b; c, d), 16.16 fixed point, takes stored positions to shown ones, y downwards:
+    (0, 1; −1, 0) moves the right edge to the bottom, so the picture turns clockwise once: 3.
+    """
+    a, b, _, c, d, *_ = struct.unpack("<9i", display_matrix[:36])
+    mirrored = a * d - b * c < 0
+    if mirrored:
+        a, b = -a, -b
+    if abs(a) >= abs(b):
+        return (0 if a >= 0 else 2), mirrored
+    return (3 if b > 0 else 1), mirrored
+
+
+def upright(frames: Tensor, turns: int, mirrored: bool) -> Tensor:
+    """Apply `turns_and_mirror` to (time, channels, height, width)."""
+    if mirrored:
+        frames = frames.flip(-1)
+    return torch.rot90(frames, turns, (-2, -1)) if turns else frames
+
+
+def rows_of(plane: "np.ndarray[tuple[int], np.dtype[np.uint8]]", height: int, width: int) -> Tensor:
+    """Packed RGB rows, padded at their ends, as (height, width, channels) without a copy."""
+    padded = plane[: height * (plane.size // height)].reshape(height, -1)
+    return torch.from_numpy(padded[:, : width * 3]).view(height, width, 3)

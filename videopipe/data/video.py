@@ -1,0 +1,122 @@
+"""Opening videos: `with open_video(path) as video: video.frames_at([0.0, 0.5])`."""
+
+import importlib
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from videopipe.data.decoder import BackendUnavailableError, Decoder, EndOfVideoError, VideoInfo
+from videopipe.errors import DecodeError
+
+__all__ = ["BACKENDS", "DecodeError", "EndOfVideoError", "Video", "VideoInfo", "open_video"]
+
+log = logging.getLogger(__name__)
+
+# Where each backend lives, imported when asked for: module, and class called (path, short_side).
+BACKENDS: dict[str, tuple[str, str]] = {
+    "av": ("videopipe.data.backends.pyav", "PyavDecoder"),
+}
+# What `auto` tries, quickest first as measured by tools/bench_decode.py.
+AUTO_ORDER = ("av",)
+
+
+class Video:
+    """An opened video. Frames are asked for by time: seconds from the first frame.
+
+    The frame at time t is the one shown then: the last that begins at or before t. A clip that
+    runs past the end repeats the last frame; one that begins after it raises `EndOfVideoError`.
+    When less decodes than the header promised, `duration_seconds` shrinks to what does, and
+    `problems` says so.
+    """
+
+    def __init__(self, path: Path, decoder: Decoder, backend: str) -> None:
+        self.path = path
+        self.backend = backend
+        self._decoder = decoder
+
+    @property
+    def info(self) -> VideoInfo:
+        return self._decoder.info
+
+    @property
+    def duration_seconds(self) -> float:
+        return self._decoder.info.duration_seconds
+
+    @property
+    def frame_rate(self) -> float:
+        return self._decoder.info.frame_rate
+
+    @property
+    def height(self) -> int:
+        return self._decoder.info.height
+
+    @property
+    def width(self) -> int:
+        return self._decoder.info.width
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """What was found wrong so far; a video with problems is used as far as it decodes."""
+        return self._decoder.problems
+
+    def frames_at(self, times_seconds: Sequence[float]) -> Tensor:
+        """uint8 (time, channels, height, width), RGB, upright, in the order of the times."""
+        times = [float(time) for time in times_seconds]
+        if any(time != time or time == float("inf") for time in times):
+            raise ValueError(f"{self.path}: times must be finite seconds, got {times}")
+        if not times:
+            return torch.empty((0, 3, self.height, self.width), dtype=torch.uint8)
+        return self._decoder.frames_at(times)
+
+    def close(self) -> None:
+        self._decoder.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def open_video(path: Path | str, backend: str = "auto", short_side: int | None = None) -> Video:
+    """Open a video with a named backend, or with the quickest one that works on this file.
+
+    With `short_side` (pixels) larger pictures are shrunk while decoding; smaller ones stay.
+    Raises DecodeError when the file cannot be used.
+    """
+    path = Path(path)
+    if backend != "auto":
+        return Video(path, load_backend(backend)(path, short_side), backend)
+    reasons = []
+    for name in AUTO_ORDER:
+        try:
+            video = Video(path, load_backend(name)(path, short_side), name)
+        except DecodeError as error:
+            reasons.append(error)
+            continue
+        if any(not isinstance(reason, BackendUnavailableError) for reason in reasons):
+            log.warning("%s: %s; decoding it with %s instead", path, reasons[0].reason, name)
+        return video
+    raise reasons[0]
+
+
+def load_backend(name: str) -> Callable[[Path, int | None], Decoder]:
+    """The class of a backend; BackendUnavailableError when its library is missing or broken."""
+    if name not in BACKENDS:
+        raise ValueError(f"unknown backend {name!r}; known: auto, {', '.join(BACKENDS)}")
+    module, attribute = BACKENDS[name]
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, OSError, RuntimeError) as error:
+        reason = f"backend {name!r} does not work on this machine: {str(error).splitlines()[0]}"
+        raise BackendUnavailableError("", reason) from None
