@@ -7,6 +7,7 @@ from typing import Any
 _HOMES = {
     "build": "backbones",
     "BACKBONES": "backbones",
+    "from_reference": "reference",
     "load_checkpoint": "checkpoint",
     "read_card": "checkpoint",
     "save_checkpoint": "checkpoint",

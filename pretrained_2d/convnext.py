@@ -51,7 +51,7 @@ class ConvNeXtConfig:
     axis: Mapping[str, Any] = field(default_factory=lambda: dict(SPATIAL_AXIS))
     time_axis: Mapping[str, Any] = field(default_factory=lambda: dict(TIME_AXIS))
     stem_channels: int = 32  # of the S4ND stem
-    stem_kernel: int = 16  # pixels, of the S4ND stem
+    stem_kernel: int | Sequence[int] = 16  # samples, of the S4ND stem; one for all axes or each
     downsample_activation: bool = False  # a GELU after the S4ND of a downsampling
     downsample_gated: bool = True  # a gated linear unit after it
 
@@ -78,6 +78,12 @@ class ConvNeXtConfig:
         size = self.image_size
         pixels = (size, size) if isinstance(size, int) else tuple(size)
         return pixels if self.ndim == 2 else (self.num_frames, *pixels)
+
+    @property
+    def stem_sizes(self) -> tuple[int, ...]:
+        """Longest kernel of the S4ND stem along each axis."""
+        size = self.stem_kernel
+        return (size,) * self.ndim if isinstance(size, int) else tuple(size)
 
     def strides(self, stage: int) -> tuple[int, ...]:
         """How much stage 0 (the stem) to 3 divides each axis by."""
@@ -168,8 +174,7 @@ def _stages(config: ConvNeXtConfig) -> list[Stage]:
 def _stem(config: ConvNeXtConfig) -> nn.Module:
     width, patch = config.widths[0], config.strides(0)
     if config.stem == "s4nd":
-        kernel = (config.temporal_patch, config.stem_kernel, config.stem_kernel)[3 - config.ndim :]
-        axes = AxisPlan(config.axis).configs(kernel, 3)
+        axes = AxisPlan(config.axis).configs(config.stem_sizes, 3)
         return S4NDStem(axes, config.stem_channels, width, patch)
     return PatchStem(width, patch, separable=config.mixer == "separable")
 

@@ -86,7 +86,7 @@ def fold_time(signal: Tensor) -> Tensor:
 
 def unfold_time(frames: Tensor, time: int) -> Tensor:
     """(batch·time, channels, height, width) -> (batch, channels, time, height, width)."""
-    return frames.unflatten(0, (-1, time)).movedim(1, 2)
+    return torch.unflatten(frames, 0, (-1, time)).movedim(1, 2)
 
 
 def _convolve_patches_of_frames(
@@ -101,7 +101,7 @@ def _convolve_patches_of_frames(
     steps = signal.shape[2] // taps
     if steps == 0:
         raise ValueError(f"a clip of {signal.shape[2]} frames is shorter than a patch of {taps}")
-    patches = signal[:, :, : steps * taps].unflatten(2, (steps, taps))
+    patches = torch.unflatten(signal[:, :, : steps * taps], 2, (steps, taps))
     images = patches.movedim(2, 1).flatten(2, 3).flatten(0, 1)  # (batch·steps, channels·taps, …)
     frames = functional.conv2d(
         images, weight.flatten(1, 2), bias, tuple(stride[1:]), tuple(padding[1:])

@@ -4,7 +4,7 @@ Gu et al., "Efficiently modeling long sequences with structured state spaces" (2
 convolution in place of the 1D layer, so that it takes sequences, images and clips as they are.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -27,7 +27,7 @@ class IsotropicConfig:
     mixer: Literal["s4nd", "conv", "dense"] = "s4nd"  # conv: depthwise, then 1×1
     depth: int = 8
     width: int = 512
-    image_size: int = 32  # samples of the base grid along height and width
+    image_size: int | Sequence[int] = 32  # samples of the base grid; one number or (height, width)
     num_frames: int = 16  # along time
     kernel: int = 3  # samples, of convolutions
     dropout: float = 0.1  # of whole channels, in every layer and on every branch
@@ -46,7 +46,9 @@ class IsotropicConfig:
     @property
     def input_size(self) -> tuple[int, ...]:
         """Samples of the base grid: (width,), (height, width) or (time, height, width)."""
-        return (self.num_frames, self.image_size, self.image_size)[3 - self.ndim :]
+        size = self.image_size
+        pixels = (size, size) if isinstance(size, int) else tuple(size)
+        return (self.num_frames, *pixels)[3 - self.ndim :]
 
 
 class ConvolutionLayer(nn.Module):

@@ -61,7 +61,7 @@ class SeparableConvolution(nn.Module):
         taps, step = len(self.time_weight), self.stride[0]
         if taps == step > 1:  # average the frames of a patch first: fewer frames to convolve
             steps = signal.shape[2] // taps
-            patches = signal[:, :, : steps * taps].unflatten(2, (steps, taps))
+            patches = torch.unflatten(signal[:, :, : steps * taps], 2, (steps, taps))
             signal = torch.einsum("bcsthw,t->bcshw", patches, self.time_weight)
         frames = functional.conv2d(
             fold_time(signal), self.weight, None, self.stride[1:], self.padding[1:], 1, self.groups
@@ -83,7 +83,7 @@ def mix_time(signal: Tensor, taps: Tensor, padding: int, stride: int = 1) -> Ten
     inside = (lag >= 0) & (lag < len(taps))
     band = taps[lag.clamp(0, len(taps) - 1)] * inside
     last = signal.movedim(1, -1)  # (batch, time, height, width, channels), as blocks store it
-    mixed = torch.matmul(band, last.flatten(2)).unflatten(2, last.shape[2:])
+    mixed = torch.unflatten(torch.matmul(band, last.flatten(2)), 2, last.shape[2:])
     return mixed.movedim(-1, 1)
 
 

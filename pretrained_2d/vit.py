@@ -62,9 +62,19 @@ class ViTConfig:
         return (self.image_size, self.image_size)
 
     @property
-    def num_patches(self) -> int:
+    def has_class_token(self) -> bool:
+        """Whether a token of its own is classified, and not the mean."""
+        return self.mixer == "attention" if self.class_token is None else self.class_token
+
+    @property
+    def has_positions(self) -> bool:
+        """Whether tokens are told where they are."""
+        return self.mixer == "attention" if self.positions is None else self.positions
+
+    @property
+    def num_tokens(self) -> int:
         """Tokens of the base grid."""
-        return (self.image_size // self.patch) ** 2
+        return (self.image_size // self.patch) ** 2 + int(self.has_class_token)
 
     @property
     def eps(self) -> float:
@@ -120,19 +130,19 @@ class ViT(nn.Module):
     def __init__(self, config: ViTConfig | None = None, **options: Any) -> None:
         super().__init__()
         self.config = config = replace(config or ViTConfig(), **options)
-        attends = config.mixer == "attention"
-        class_token = attends if config.class_token is None else config.class_token
-        positions = attends if config.positions is None else config.positions
         width, patch = config.width, (config.patch, config.patch)
         self.patches = Convolution(3, width, patch, stride=patch)
-        count = config.num_patches + int(class_token)
-        self.class_token = nn.Parameter(torch.zeros(1, 1, width)) if class_token else None
-        self.positions = nn.Parameter(torch.zeros(1, count, width)) if positions else None
+        self.class_token = (
+            nn.Parameter(torch.zeros(1, 1, width)) if config.has_class_token else None
+        )
+        self.positions = (
+            nn.Parameter(torch.zeros(1, config.num_tokens, width)) if config.has_positions else None
+        )
         for parameter in (self.class_token, self.positions):
             if parameter is not None:
                 nn.init.trunc_normal_(parameter, std=0.02)
         rates = drop_path_rates(config.drop_path, config.depth)
-        self.blocks = nn.ModuleList(Block(_mixer(config, count), config, rate) for rate in rates)
+        self.blocks = nn.ModuleList(Block(_mixer(config), config, rate) for rate in rates)
         self.norm = nn.LayerNorm(width, eps=config.eps)
         self.dropout = nn.Dropout(config.head_dropout)
         self.head = linear(width, config.num_classes)
@@ -165,8 +175,8 @@ def token_rate(rate: Rate) -> float:
     return float(prod(rate)) if isinstance(rate, Sequence) else float(rate) ** 2
 
 
-def _mixer(config: ViTConfig, count: int) -> nn.Module:
+def _mixer(config: ViTConfig) -> nn.Module:
     if config.mixer == "attention":
         return Attention(config.width, config.heads)
-    axes = AxisPlan(config.axis).configs([count], config.width)
+    axes = AxisPlan(config.axis).configs([config.num_tokens], config.width)
     return TokenS4ND(config.width, axes, outputs=config.outputs)

@@ -67,7 +67,7 @@ def build_timm(name: str, **options: Any) -> WrappedClassifier:
         network = timm.create_model(name, pretrained=False, **arguments)
     except TypeError as error:
         raise PretrainedError(f"timm/{name} does not take {sorted(options)}: {error}") from error
-    classifier = network.get_classifier()
+    classifier = network.get_classifier()  # type: ignore[operator]
     return WrappedClassifier(network, _name_of(network, classifier, f"timm/{name}"), 2)
 
 
