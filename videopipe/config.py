@@ -12,6 +12,10 @@ import yaml
 from videopipe.nodes import ListNode, MapNode, Node, Scalar
 from videopipe.scalars import read_str
 
+TAG = "tag:yaml.org,2002:"
+# What YAML takes untagged values for; a value that was tagged otherwise would be an instruction.
+PLAIN = {"str", "int", "float", "bool", "null", "seq", "map", "timestamp", "merge", "value"}
+
 
 def read_yaml(path: Path, problems: list[str]) -> Node | None:
     """The nodes of a file. What is wrong with the text itself is added to `problems`."""
@@ -68,13 +72,13 @@ class _Dumper(yaml.SafeDumper):
 
 def _represent_list(dumper: _Dumper, value: list[Any]) -> yaml.Node:
     flat = not any(isinstance(item, list | dict) for item in value)
-    return dumper.represent_sequence("tag:yaml.org,2002:seq", value, flow_style=flat)
+    return dumper.represent_sequence(f"{TAG}seq", value, flow_style=flat)
 
 
 def _represent_str(dumper: _Dumper, value: str) -> yaml.Node:
     mistakable = read_str(Scalar("", value)) is None  # "1e-4", "no": quoted, or read back wrongly
     style = "'" if mistakable else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+    return dumper.represent_scalar(f"{TAG}str", value, style=style)
 
 
 _Dumper.add_representer(list, _represent_list)
@@ -83,7 +87,7 @@ _Dumper.add_representer(str, _represent_str)
 
 def _convert(node: yaml.Node, name: str, where: str | None, problems: list[str]) -> Node:
     at = where or _position(name, node.start_mark)
-    if not node.tag.startswith("tag:yaml.org,2002:"):
+    if node.tag.removeprefix(TAG) not in PLAIN:
         problems.append(f"{at}: tag '{node.tag}' is not supported; write a plain value")
     if isinstance(node, yaml.ScalarNode):
         return Scalar(at, node.value, quoted=node.style is not None)

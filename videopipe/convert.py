@@ -92,6 +92,9 @@ class Converter:
         if is_null(node) and len(options) < len(typing.get_args(hint)):
             return None
         if len(options) == 1:
+            reader = READERS.get(options[0])
+            if reader and not (isinstance(node, Scalar) and reader(node) is not None):
+                raise self._reject(node, hint, name, unit)  # in words that offer null
             return self.convert(node, options[0], name, unit)
         for option in options:
             try:

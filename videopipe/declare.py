@@ -196,9 +196,10 @@ class _StageReader:
         matrix: Mapping[str, tuple[Scalar, tuple[Node, ...]]],
     ) -> tuple[tuple[Mapping[str, Any], Any], ...]:
         written = node.get("config") or MapNode(self.key.where, {})
-        for key, (key_node, _) in matrix.items():
-            if _lookup(written, key.split(".")) is not None:
-                self.note(key_node.where, f"'{self.name}.{key}' is set by both config and matrix")
+        for key in matrix:
+            if (value := _lookup(written, key.split("."))) is not None:
+                other = f"to run through other values, set {self.name}.matrix.{key}=[…]"
+                self.note(value.where, f"'{self.name}.{key}' is varied by the matrix; {other}")
         configs: list[tuple[Mapping[str, Any], Any]] = []
         for values in itertools.product(*(nodes for _, nodes in matrix.values())):
             config_node: Node = written

@@ -5,7 +5,6 @@ import os
 import platform
 import re
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -48,10 +47,7 @@ def examine(runs: Path) -> Iterator[Finding]:
 def check_python() -> Iterator[Finding]:
     """The interpreter and the installed version of videopipe."""
     words = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
-    if sys.version_info < (3, 11):
-        yield Finding("problem", words, "install Python 3.11 or 3.12")
-    else:
-        yield Finding("ok", f"{words}, videopipe {version('videopipe')}")
+    yield Finding("ok", f"{words}, videopipe {version('videopipe')}")
 
 
 def check_torch() -> Iterator[Finding]:

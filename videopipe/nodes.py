@@ -25,7 +25,7 @@ class ListNode:
     items: tuple["Node", ...]
 
     def __str__(self) -> str:
-        return "a list"
+        return "a list" if self.items else "an empty list"
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@
 matrix makes one job per combination, and one of everything downstream of it.
 """
 
+import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -103,9 +105,17 @@ def load_pipeline(
     converter = Converter(problems, check_paths)
     name, declared = declare_stages(root, stages, converter)
     if problems:
-        raise ConfigError(list(dict.fromkeys(problems)))
+        raise ConfigError(sorted(dict.fromkeys(problems), key=_position))
     jobs = _spread(declared)
     return Pipeline(name, jobs, {"name": name, "stages": _resolve(declared)})
+
+
+def _position(problem: str) -> tuple[float, float]:
+    """Line and column of a problem, for sorting; those of `--set` come last."""
+    found = re.match(r".*?:(\d+):(\d+): ", problem)
+    if found is None or problem.startswith("--set"):
+        return math.inf, 0
+    return int(found[1]), int(found[2])
 
 
 def find_pipeline(name: str) -> Path:

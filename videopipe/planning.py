@@ -42,16 +42,14 @@ def _plan(job: Job, results: Results, *, redo: bool, named: bool) -> Planned:
 
 
 def _reasons(job: Job, results: Results) -> list[str]:
-    """The differences to the most similar earlier result of this stage."""
-    compared = [
-        (differences(record, job), record.get("variant") != as_json(job.variant))
-        for record in results.earlier(job.stage)
-    ]
-    if not compared:
-        return ["never run"]
+    """The differences to the most similar earlier result of this stage and place in the matrix."""
+    variant = as_json(job.variant)
+    earlier = [r for r in results.earlier(job.stage) if r.get("variant") == variant]
+    if not earlier:
+        values = ", ".join(f"{key}={value}" for key, value in variant.items())
+        return [f"never run with {values}" if values else "never run"]
     # `min` keeps the first of equals, and the newest comes first.
-    changes, _ = min(compared, key=lambda pair: (pair[1], len(pair[0])))
-    return changes or ["its result is gone"]
+    return min((differences(record, job) for record in earlier), key=len) or ["its result is gone"]
 
 
 def differences(record: Mapping[str, Any], job: Job) -> list[str]:
