@@ -10,12 +10,15 @@ import matplotlib as mpl
 from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from pretrained_2d import atomic
 
 # Okabe and Ito's palette: distinguishable with every common kind of colour blindness.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D00", "#777777")
 INK = "#0f1e2d"  # stands for the text colour of the page, light or dark
+
+WIDE_INCHES = 9.0
 
 _STYLE: dict[Any, Any] = {
     "axes.edgecolor": INK,
@@ -47,12 +50,20 @@ class Picture:
     title: str
     alt: str
     svg: str
+    wide: bool = False  # takes the whole width of the page
 
     def save(self, folder: Path) -> Path:
         """Write the drawing as a file of its own, with the ink a white page needs."""
         path = folder / f"{self.name}.svg"
         atomic.write_text(path, self.svg.replace("currentColor", INK))
         return path
+
+
+def plain_log_scale(axes: Axes) -> None:
+    """A logarithmic vertical axis labelled 0.1, 1, 10 (powers would be formulas)."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 class Canvas:
@@ -87,6 +98,7 @@ class Canvas:
                 self.figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
                 drawing = text.getvalue()
                 drawing = drawing[drawing.index("<svg") :].replace(INK, "currentColor")
-                self.picture = Picture(self.name, self.title, self.alt, drawing)
+                wide = self._size[0] >= WIDE_INCHES
+                self.picture = Picture(self.name, self.title, self.alt, drawing, wide)
         finally:
             self._style.__exit__(None, None, None)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from videopipe.report.picture import COLOURS, INK, Canvas, Picture
+from videopipe.report.picture import COLOURS, INK, Canvas, Picture, plain_log_scale
 
 Points = Sequence[tuple[float, float]]
 
@@ -23,7 +23,7 @@ def curves(
             canvas.axes.plot(horizontal, vertical, style, label=label, marker=marker, lw=1.5)
         canvas.axes.set(xlabel=x, ylabel=y, title=title)
         if log:
-            canvas.axes.set_yscale("log")
+            plain_log_scale(canvas.axes)
         if len(series) > 1:
             canvas.axes.legend(fontsize=7, ncols=1 + len(series) // 9)
     return canvas.picture

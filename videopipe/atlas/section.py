@@ -1,0 +1,42 @@
+"""The atlas of one checkpoint as a part of a page."""
+
+from functools import partial
+from pathlib import Path
+
+from videopipe.atlas import drawing
+from videopipe.atlas.axes import DrawnAxis, draw_axes, seconds_per_step
+from videopipe.atlas.bases import basis_functions
+from videopipe.atlas.space import plane_kernels
+from videopipe.models import load_model
+from videopipe.report.page import Section
+
+
+def atlas_section(name: str, title: str, folder: Path, before: Path | None = None) -> Section:
+    """Kernels, responses and lengths of every axis; `before` is what training began with."""
+    section = Section(name, title)
+    model, card = load_model(folder)
+    drawn = draw_axes(model)
+    if not drawn:
+        section.missing.append(f"{card.architecture} has no S4ND layer, so there are no kernels")
+        return section
+    earlier = draw_axes(load_model(before)[0]) if before is not None else []
+    layers = {one.layer for one in drawn}
+    section.text.append(
+        f"{len(layers)} layers of {card.architecture}. A kernel says how much a layer takes from "
+        "each distance: lag 0 is the sample itself, positive lags lie in the past (above, left)."
+    )
+    for axis in dict.fromkeys(one.axis for one in drawn):
+        after = [one for one in drawn if one.axis == axis]
+        matching = _matching(after, [one for one in earlier if one.axis == axis])
+        seconds = partial(seconds_per_step, card)
+        section.pictures.append(drawing.kernels(axis, after, matching, seconds))
+        section.pictures.append(drawing.responses(axis, after, matching))
+        section.pictures.append(drawing.lengths(axis, after, matching))
+    section.pictures += plane_kernels(model)
+    section.pictures.append(basis_functions())
+    return section
+
+
+def _matching(after: list[DrawnAxis], before: list[DrawnAxis]) -> dict[str, DrawnAxis]:
+    names = {one.layer for one in after}
+    return {one.layer: one for one in before if one.layer in names}

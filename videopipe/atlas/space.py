@@ -1,0 +1,73 @@
+"""Kernels in the plane at several resolutions, with and without bandlimit (paper, Figure 4)."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from s4nd import S4ND
+from s4nd.axis import AxisStateSpace
+from videopipe.report.picture import Canvas, Picture
+
+RATES = (2.0, 1.0, 0.5)  # base samples per sample: coarse, as trained, fine
+NUM_CHANNELS = 3
+DEFAULT_CUT = 0.2  # shown for layers that have no bandlimit of their own
+
+
+def plane_kernels(model: nn.Module) -> list[Picture]:
+    """The first, a middle and the last layer with height and width."""
+    layers = [
+        (name, module)
+        for name, module in model.named_modules()
+        if isinstance(module, S4ND) and len(module.axes) >= 2 and module.out_channels is None
+    ]
+    chosen = dict([layers[0], layers[len(layers) // 2], layers[-1]]) if layers else {}
+    return [_picture(name, layer) for name, layer in chosen.items()]
+
+
+def _picture(name: str, layer: S4ND) -> Picture:
+    own = layer.bandlimit
+    cut = own[-1] if own[-1] is not None else DEFAULT_CUT
+    title = f"Kernels of {name} in the plane"
+    alt = (
+        f"{title}: {NUM_CHANNELS} channels (columns in threes) on a grid half, as and twice as fine"
+        f" as in training; upper row without bandlimit, lower row with α = {cut:g}."
+    )
+    shape = (2, NUM_CHANNELS * len(RATES))
+    with Canvas(
+        f"plane-{name.replace('.', '-')}", title, alt, size=(9.6, 2.8), grid=shape
+    ) as canvas:
+        axes = iter(canvas.all_axes)
+        try:
+            for bandlimit, heading in ((None, "α = ∞"), (cut, f"α = {cut:g}")):
+                layer.bandlimit = (None,) * (len(own) - 2) + (bandlimit, bandlimit)
+                pictures = [_plane(layer, rate) for rate in RATES]
+                for channel in range(NUM_CHANNELS):
+                    for rate, picture in zip(RATES, pictures, strict=True):
+                        one = next(axes)
+                        limit = float(picture[channel].abs().max()) or 1.0
+                        one.imshow(picture[channel], cmap="PuOr", vmin=-limit, vmax=limit)
+                        one.set_title(f"{heading}, {_grid(layer, rate)}", fontsize=6)
+                        one.set_xticks([])
+                        one.set_yticks([])
+                        one.grid(visible=False)
+        finally:
+            layer.bandlimit = own
+        canvas.figure.suptitle(title, fontsize=9)
+    return canvas.picture
+
+
+@torch.no_grad()
+def _plane(layer: S4ND, rate: float) -> torch.Tensor:
+    """The product of the height and width kernels: (channels, height, width)."""
+    spaces = [space for space in layer.spaces if isinstance(space, AxisStateSpace)]
+    height, width = (
+        space.taps(max(1, round(space.config.size / rate)), rate)[0, :NUM_CHANNELS]
+        for space in spaces[-2:]
+    )
+    return height[:, :, None] * width[:, None, :]
+
+
+def _grid(layer: S4ND, rate: float) -> str:
+    sizes: Sequence[int] = [max(1, round(axis.size / rate)) for axis in layer.axes[-2:]]
+    return "×".join(str(size) for size in sizes)
