@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 
 from pretrained_2d.errors import ImageDataError
 from pretrained_2d.image_items import CifarRecords, ImageItems
+from pretrained_2d.loading import worker_context
 
 CHUNK = 256  # images per task
 
@@ -46,7 +46,7 @@ def _results(items: ImageItems, parts: list[np.ndarray], workers: int) -> Iterat
     if workers < 2 or len(parts) < 2:
         yield from map(_failures, chosen)
         return
-    with ProcessPoolExecutor(workers, mp_context=get_context("forkserver")) as pool:
+    with ProcessPoolExecutor(workers, mp_context=worker_context()) as pool:
         yield from pool.map(_failures, chosen)
 
 

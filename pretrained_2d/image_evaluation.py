@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from pretrained_2d.card import Preprocessing
 from pretrained_2d.images import AtSize, TestImages
+from pretrained_2d.loading import worker_context
 from pretrained_2d.objective import OBJECTIVES, collate
 
 
@@ -39,23 +40,24 @@ class ImageEvaluation:
             batch_size=batch_size,
             collate_fn=collate,
             num_workers=workers,
-            multiprocessing_context="forkserver" if workers else None,
+            multiprocessing_context=worker_context() if workers else None,
             persistent_workers=workers > 0,
             generator=torch.Generator(),
         )
 
     @torch.no_grad()
-    def __call__(self, network: nn.Module) -> dict[str, float]:
-        """Evaluate; the network must be in eval mode."""
+    def __call__(self, network: nn.Module, sizes: Sequence[int] | None = None) -> dict[str, float]:
+        """Evaluate, at all sizes or some; the network must be in eval mode."""
+        sizes = self.sizes if sizes is None else sizes
         device = next(network.parameters()).device
-        sums = torch.zeros(len(self.sizes), 3, dtype=torch.float64)  # loss, correct, images
+        sums = torch.zeros(len(sizes), 3, dtype=torch.float64)  # loss, correct, images
         for images, targets in self._loader:
             images, targets = images.to(device), targets.to(device)
-            for row, size in zip(sums, self.sizes, strict=True):
+            for row, size in zip(sums, sizes, strict=True):
                 row += self._judge(network, images, targets, size).cpu()
         if _place()[1] > 1:
             sums = _sum_over_processes(sums, device)
-        return self._metrics(sums)
+        return self._metrics(sums, sizes)
 
     def _judge(self, network: nn.Module, images: Tensor, targets: Tensor, size: int) -> Tensor:
         base = self.preprocessing.image_size
@@ -65,11 +67,11 @@ class ImageEvaluation:
         correct = self.objective.correct(logits, targets)
         return torch.stack([loss.sum(), correct.sum(), loss.new_tensor(len(loss))])
 
-    def _metrics(self, sums: Tensor) -> dict[str, float]:
+    def _metrics(self, sums: Tensor, sizes: Sequence[int]) -> dict[str, float]:
         base = self.preprocessing.image_size
-        first = base if base in self.sizes else max(self.sizes)
+        first = base if base in sizes else max(sizes)
         metrics: dict[str, float] = {}
-        for size, (loss, correct, count) in zip(self.sizes, sums.tolist(), strict=True):
+        for size, (loss, correct, count) in zip(sizes, sums.tolist(), strict=True):
             numbers = {"accuracy": correct / count, "loss": loss / count}
             if size == first:
                 metrics |= numbers | {"images": count}

@@ -51,7 +51,7 @@ def pretrain(
         card=card,
         out=out,
         objective=objective,
-        evaluate=_evaluation(config, validation, card.preprocessing, objective, config.sizes),
+        evaluate=_evaluation(config, validation, card.preprocessing, objective),
         monitor=tuple(dict.fromkeys([*config.monitor, *map(_accuracy_at, config.sizes)])),
         on_progress=on_progress,
     )
@@ -62,10 +62,10 @@ def pretrain(
     }
     if "test" in splits:
         test = at_most(splits["test"], config.max_test_images, seed)
+        evaluation = _evaluation(config, test, card.preprocessing, objective)
         device = next(model.parameters()).device
-        judge = partial(_evaluation, config, test, card.preprocessing, objective)
         summary["test"] = {
-            _accuracy_at(size): _best_at(size, out, device, judge((size,))) for size in config.sizes
+            _accuracy_at(size): _best_at(size, out, device, evaluation) for size in config.sizes
         }
         summary["images"]["test"] = len(test)
     return summary
@@ -130,7 +130,6 @@ def _evaluation(
     images: ImageItems,
     preprocessing: Preprocessing,
     objective: str,
-    sizes: tuple[int, ...],
 ) -> ImageEvaluation:
     # Read at the largest size shown, so that nothing is enlarged.
     largest = max(*config.sizes, config.image_size)
@@ -138,7 +137,7 @@ def _evaluation(
     reading = replace(preprocessing, image_size=largest, resize=resize)
     return ImageEvaluation(
         TestImages(images, reading.resize_and_crop),
-        sizes=sizes,
+        sizes=config.sizes,
         preprocessing=preprocessing,
         objective=objective,
         batch_size=config.test_batch_size,
@@ -149,7 +148,7 @@ def _evaluation(
 def _best_at(size: int, out: Path, device: torch.device, evaluation: ImageEvaluation) -> float:
     """How the network that validated best at this size does on images never looked at."""
     network, _ = load_checkpoint(out / "best" / _accuracy_at(size))
-    return evaluation(network.to(device))[_accuracy_at(size)]
+    return evaluation(network.to(device), [size])[_accuracy_at(size)]
 
 
 def _numbers(result: TrainingResult) -> dict[str, Any]:

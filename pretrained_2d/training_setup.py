@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from pretrained_2d.batches import BatchPlan, Shares, StepBatches
 from pretrained_2d.errors import TrainingError
+from pretrained_2d.loading import worker_context
 from pretrained_2d.objective import collate
 from pretrained_2d.recipe import Recipe
 from pretrained_2d.training import Phase
@@ -101,8 +102,7 @@ def load_batches(
         cast(Dataset[Any], span.phase.data),
         batch_sampler=batches,
         num_workers=recipe.workers,
-        # fork would copy a process with threads and maybe a GPU; a fork server is clean.
-        multiprocessing_context="forkserver" if recipe.workers else None,
+        multiprocessing_context=worker_context() if recipe.workers else None,
         collate_fn=collate,
         pin_memory=pin_memory,
         generator=torch.Generator(),
