@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from s4nd.bases import BASES
-from s4nd.kernel import bandlimit_mask, diagonal_kernel, low_rank_kernel
+from s4nd.kernel import bandlimit_mask, diagonal_kernel
+from s4nd.low_rank import low_rank_kernel
 from s4nd.start import Shape, initial_values
 
 Start = Literal["random", "deterministic", "identity", "paper"]
@@ -145,30 +146,26 @@ class AxisStateSpace(nn.Module):
 
     def forward(self, length: int, rate: float = 1.0) -> Tensor:
         """Kernels along the axis: (K, channels, length), `rate` base samples per sample."""
-        config = self.config
         dtype = torch.promote_types(self.C.dtype, torch.float32)
-        narrow = dtype
-        if self.P is not None:
-            dtype = torch.float64
-        base_dt = self.log_dt.to(dtype).exp()  # (H, 1)
-        a_re, a_im = -self.A_real.to(dtype).exp(), -self.A_imag.to(dtype)  # (S, n)
-        b, c = self.B[0].to(dtype), self.C.to(dtype)  # (S, n, 2), (K, H, n, 2)
-        if config.copies > 1:
-            a_re, a_im, b = self._tile(a_re), self._tile(a_im), self._tile(b)
+        wide = dtype if self.P is None else torch.float64
+        base_dt = self.log_dt.to(wide).exp()  # (H, 1)
+        a = torch.stack((-self.A_real.to(wide).exp(), -self.A_imag.to(wide)), -1)  # (S, n, 2)
+        a, b = self._tile(a), self._tile(self.B[0].to(wide))  # (H or 1, n, 2)
+        c = self.C.to(wide)  # (K, H, n, 2)
         if self.bandlimit is not None:
-            c = c * bandlimit_mask(base_dt, a_im, self.bandlimit).unsqueeze(-1).to(dtype)
+            c = c * bandlimit_mask(base_dt, a, self.bandlimit)
         dt = base_dt * rate
         if self.P is None:
-            return diagonal_kernel(dt, (a_re, a_im), b, c, length, config.rule)
-        p = self.P.to(dtype)  # (R, S, n, 2)
-        if config.copies > 1:
-            p = p.repeat(1, self.channels // config.copies, 1, 1)
-        period = max(round((config.period or config.size) / rate), 1)
-        return low_rank_kernel(dt, (a_re, a_im), b, c, p, length=length, period=period).to(narrow)
+            return diagonal_kernel(dt, a, b, c, length=length, rule=self.config.rule)
+        p = self._tile(self.P.to(wide).transpose(0, 1)).transpose(0, 1)  # (R, H or 1, n, 2)
+        period = max(round((self.config.period or self.config.size) / rate), 1)
+        return low_rank_kernel(dt, a, b, c, p, length=length, period=period).to(dtype)
 
     def _tile(self, x: Tensor) -> Tensor:
-        """(S, ...) -> (H, ...): channel h gets copy h mod S."""
-        return x.repeat(self.channels // x.shape[0], *[1] * (x.dim() - 1))
+        """(S, ...) -> (H, ...): channel h gets copy h mod S. A single copy is left to broadcasting."""
+        if self.config.copies == 1:
+            return x
+        return x.repeat(self.channels // len(x), *[1] * (x.dim() - 1))
 
     def taps(self, length: int, rate: float = 1.0) -> Tensor:
         """The kernel as a row of lags: (outputs, channels, 2 length), lag 0 at index `length`.

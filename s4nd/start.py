@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from s4nd.bases import CPU, StateSpace, initial_state_spaces
-from s4nd.kernel import diagonal_kernel, low_rank_kernel
+from s4nd.kernel import diagonal_kernel
+from s4nd.low_rank import low_rank_kernel
 
 if TYPE_CHECKING:
     from s4nd.axis import AxisConfig
@@ -107,12 +108,11 @@ def _times_power(c: Tensor, space: StateSpace, dt: Tensor, power: int) -> Tensor
 
 def _sum_of_taps(config: AxisConfig, space: StateSpace, c: Tensor, dt: Tensor) -> Tensor:
     """Response of one direction to a constant signal: (K, H, 1)."""
-    a = (space.a.real, space.a.imag)
-    b, c_pairs = torch.view_as_real(space.b), torch.view_as_real(c.contiguous())
+    a, b, p = (torch.view_as_real(x) for x in (space.a, space.b, space.p))
+    pairs = torch.view_as_real(c.contiguous())
     if config.num_low_rank:
-        p = torch.view_as_real(space.p)
         period = config.period or config.size
-        kernel = low_rank_kernel(dt, a, b, c_pairs, p, length=config.size, period=period)
+        kernel = low_rank_kernel(dt, a, b, pairs, p, length=config.size, period=period)
     else:
-        kernel = diagonal_kernel(dt, a, b, c_pairs, config.size, config.rule)
+        kernel = diagonal_kernel(dt, a, b, pairs, length=config.size, rule=config.rule)
     return kernel.sum(-1, keepdim=True)
