@@ -1,0 +1,74 @@
+"""The first part of a page: what was asked, what was done, what changed since last time."""
+
+import difflib
+import time
+from pathlib import Path
+
+from videopipe.report import plots
+from videopipe.report.page import Block, Section, Table
+from videopipe.report.run import ReportedJob, Run
+
+
+def overview_section(run: Run) -> Section:
+    """Stages and their states, the command, versions, the configuration and its difference."""
+    section = Section("overview", "What was done")
+    started = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started))
+    section.text.append(f"Command: {run.command}")
+    section.text.append(f"State: {run.state}. Begun {started}, took {run.seconds:.0f} seconds.")
+    for job in run.jobs:
+        if not job.finished:
+            section.missing.append(f"{job.label} has no result: {job.state}")
+    section.tables.append(_stage_table(run))
+    section.pictures.append(plots.stage_graph(_graph(run)))
+    section.blocks += _configuration(run.folder)
+    versions = "\n".join(f"{name} {number}" for name, number in run.environment.items())
+    section.blocks.append(Block("Versions", versions))
+    return section
+
+
+def _stage_table(run: Run) -> Table:
+    rows = []
+    for job in run.jobs:
+        record = job.record()
+        summary = ", ".join(
+            f"{key} {value}"
+            for key, value in record.get("summary", {}).items()
+            if isinstance(value, str | int | float)
+        )
+        rows.append(
+            (job.label, job.use, job.state, record.get("seconds"), summary, job.folder.name)
+        )
+    columns = ("stage", "use", "state", "seconds to make", "summary", "result")
+    return Table("Stages", columns, rows)
+
+
+def _graph(run: Run) -> dict[str, tuple[str, list[str], str]]:
+    """One box per stage; the variants of a matrix share it."""
+    stage_of = {job.folder.name.removesuffix(".partial"): job.stage for job in run.jobs}
+    boxes: dict[str, tuple[str, list[str], str]] = {}
+    for job in run.jobs:
+        inputs = [stage_of[name] for names in job.inputs.values() for name in names]
+        count = sum(other.stage == job.stage for other in run.jobs)
+        use = job.use if count == 1 else f"{job.use} × {count}"
+        earlier = boxes.get(job.stage, (use, [], ""))[1]
+        boxes[job.stage] = (use, list(dict.fromkeys(earlier + inputs)), _state(run, job))
+    return boxes
+
+
+def _state(run: Run, job: ReportedJob) -> str:
+    states = {other.state for other in run.jobs if other.stage == job.stage}
+    return states.pop() if len(states) == 1 else "partly " + sorted(states)[0]
+
+
+def _configuration(folder: Path) -> list[Block]:
+    now, before = folder / "pipeline.yaml", folder / "previous.yaml"
+    if not now.is_file():
+        return []
+    text = now.read_text()
+    blocks = [Block("Configuration, as resolved", text)]
+    if before.is_file():
+        lines = difflib.unified_diff(
+            before.read_text().splitlines(), text.splitlines(), "previous", "now", lineterm="", n=2
+        )
+        blocks.append(Block("Difference to the previous run", "\n".join(lines), open=True))
+    return blocks

@@ -1,0 +1,95 @@
+"""The parts of a page that show comparisons, inflation and the health of the data."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+from videopipe.report import plots
+from videopipe.report.page import Section, Table
+from videopipe.report.picture import INK, Picture
+
+
+def comparison_section(name: str, title: str, folder: Path) -> Section:
+    """The table of `compare`: paper and here, with intervals."""
+    section = Section(name, title)
+    whole = json.loads((folder / "table.json").read_text())
+    rows = []
+    for row in whole["rows"]:
+        interval = f"{100 * row['low']:.1f} to {100 * row['high']:.1f}"
+        paper = None if row["paper"] is None else round(100 * row["paper"], 2)
+        here = round(100 * row["top1"], 2)
+        rows.append((row["name"], paper, here, interval, row["videos"], row["parameters"]))
+    columns = ("model", "paper (%)", "here (%)", "95 % interval", "videos", "parameters")
+    section.tables.append(Table("Top-1 accuracy", columns, rows))
+    paired = [
+        (other, 100 * pair["difference"], pair["only_second"], pair["only_first"], pair["p_value"])
+        for other, pair in whole["paired"].items()
+    ]
+    if paired:
+        caption = f"Difference to {whole['reference']} on the same videos"
+        heads = ("model", "points", "only this right", "only that right", "p (McNemar)")
+        section.tables.append(Table(caption, heads, paired))
+    for path in sorted(folder.glob("*.svg")):
+        label = path.stem.replace("_", " ")
+        drawing = path.read_text().replace(INK, "currentColor")
+        section.pictures.append(Picture(path.stem, label, label, drawing))
+    return section
+
+
+def inflation_section(name: str, title: str, folder: Path) -> Section:
+    """What became of every layer, and the boring-video number."""
+    section = Section(name, title)
+    whole = json.loads((folder / "inflation.json").read_text())
+    proof = whole["proof"]
+    section.text.append(
+        f"{whole['architecture']} by {whole['options']['method']} ({whole['way']}): "
+        f"{whole['parameters_before']:,} parameters became {whole['parameters_after']:,}."
+    )
+    section.text.append(
+        "Boring-video test (one image repeated over time must give the 2D answer): "
+        + ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in proof.items())
+    )
+    rows = [
+        (row["layer"], row["status"], _shapes(row["before"]), _shapes(row["after"]),
+         row["parameters_before"], row["parameters_after"])
+        for row in whole["rows"]
+    ]  # fmt: skip
+    columns = ("layer", "status", "2D shapes", "video shapes", "parameters 2D", "parameters video")
+    section.tables.append(Table("Layers", columns, rows))
+    return section
+
+
+def _shapes(shapes: dict[str, list[int]]) -> str:
+    return ", ".join("×".join(map(str, shape)) or "scalar" for shape in shapes.values())
+
+
+def health_section(name: str, title: str, folder: Path) -> Section:
+    """Failures by reason, durations and rates of the videos of a manifest."""
+    from videopipe.data.manifest import read_manifest
+
+    section = Section(name, title)
+    records = read_manifest(folder).records
+    fine = [record for record in records if record.status == "ok"]
+    splits = Counter(record.split or "unsplit" for record in records)
+    counted = ", ".join(f"{count} {split}" for split, count in splits.items())
+    section.text.append(f"{len(records)} videos ({counted}); {len(fine)} can be decoded.")
+    failed = [record for record in records if record.status != "ok"]
+    if failed:
+        reasons = Counter(str(record.reason).partition(":")[0] for record in failed)
+        section.tables.append(
+            Table("Failures by reason", ("reason", "videos"), reasons.most_common())
+        )
+        rows = [(str(record.path), record.split, str(record.reason)) for record in failed]
+        section.tables.append(Table("Videos that failed", ("video", "split", "reason"), rows))
+    durations = [record.duration_seconds for record in fine if record.duration_seconds]
+    rates = [record.frame_rate for record in fine if record.frame_rate]
+    if durations:
+        section.pictures.append(
+            plots.histogram(f"{name}-durations", "Duration", durations, x="seconds")
+        )
+    if rates:
+        title = "Frame rate"
+        section.pictures.append(
+            plots.histogram(f"{name}-rates", title, rates, x="frames per second")
+        )
+    return section
