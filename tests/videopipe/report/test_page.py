@@ -17,7 +17,8 @@ PROBE = """
 const found = {errors: window.pageErrors, width: innerWidth};
 found.overflow = document.documentElement.scrollWidth - document.documentElement.clientWidth;
 const table = document.querySelector("table");
-const column = (i) => [...table.tBodies[0].rows].filter((r) => !r.hidden).map((r) => r.cells[i].textContent);
+const shown = () => [...table.tBodies[0].rows].filter((row) => !row.hidden);
+const column = (i) => shown().map((row) => row.cells[i].textContent);
 table.querySelectorAll("th button")[1].click();
 found.ascending = column(1);
 table.querySelectorAll("th button")[1].click();
@@ -33,7 +34,12 @@ result.textContent = JSON.stringify(found);
 document.body.append(result);
 </script>
 """
-CATCH = "<script>window.pageErrors = []; addEventListener('error', (e) => pageErrors.push(e.message));</script>"
+CATCH = """
+<script>
+window.pageErrors = [];
+addEventListener("error", (event) => pageErrors.push(event.message));
+</script>
+"""
 
 
 def sections() -> list[Section]:
