@@ -11,15 +11,17 @@ from datetime import datetime
 from pathlib import Path
 from types import FrameType, ModuleType
 
-from videopipe.commands import doctor, graph, plan, run, stages, validate
+from videopipe.commands import doctor, graph, kernels, plan, predict, run, stages, validate
 from videopipe.errors import ConfigError, VideopipeError
 
 COMMANDS: dict[str, ModuleType] = {
     "run": run,
+    "predict": predict,
     "plan": plan,
     "validate": validate,
     "stages": stages,
     "graph": graph,
+    "kernels": kernels,
     "doctor": doctor,
 }
 

@@ -41,7 +41,9 @@ class VideoAssembly:
         if self._window is None:
             yield self._failure(failure) if self._is_lost(failure) else self._mean(failure)
         elif failure is None:
-            yield replace(self._window, last=True)
+            yield replace(
+                self._window, last=True, reason=self._window.reason or self.facts.problems
+            )
         else:
             yield self._window
             self._begin_again()  # clips of a window that was not completed
@@ -66,7 +68,7 @@ class VideoAssembly:
         }
         if not self._average.finite:
             return self._result("error", NOT_FINITE, **found)
-        reason = None if failure is None else failure.reason
+        reason = self.facts.problems if failure is None else failure.reason
         return self._result(status, reason, **found, **self._average.means())
 
     def _failure(self, failure: Failed[ClipTask] | None) -> VideoScores:

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from pretrained_2d.card import ModelCard, Preprocessing
+from videopipe.data.content import content_id
 from videopipe.data.sampling import Clip, dense_clips, sliding_windows
 from videopipe.data.video import open_video
 from videopipe.errors import DecodeError
-from videopipe.inference.content import content_id
 from videopipe.inference.frames import FrameReader
 from videopipe.inference.manifests import Source
 from videopipe.inference.settings import Scoring
@@ -81,6 +81,7 @@ class VideoFacts:
 
     content_id: str | None = None
     duration_seconds: float | None = None
+    problems: str | None = None  # what was wrong with it, although it decodes
 
 
 @dataclass(frozen=True)
@@ -113,8 +114,7 @@ def decode_clips(task: ClipTask) -> Iterator[VideoFacts | DecodedClip]:
             for number, frames in enumerate(crops):
                 last = number == plan.crops - 1
                 yield DecodedClip(window.start_seconds, end_seconds, last, frames)
-        if video.duration_seconds != duration_seconds:  # the header was wrong
-            yield VideoFacts(content, video.duration_seconds)
+        yield VideoFacts(content, video.duration_seconds, "; ".join(video.problems) or None)
 
 
 def _check_file(path: Path) -> None:

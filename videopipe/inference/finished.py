@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from videopipe.inference.content import content_id
+from videopipe.data.content import content_id
 from videopipe.inference.formats import as_rows
 from videopipe.inference.manifests import Source
 from videopipe.inference.parts import read_part, write_part

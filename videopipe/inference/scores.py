@@ -24,8 +24,8 @@ class ClipOutput:
 class VideoScores:
     """What is known of one video, or of one window of it.
 
-    `status` is "ok"; "partial" where decoding failed after some clips, whose mean this is; and
-    otherwise the kind of failure, with a `reason` and without scores.
+    `status` is "ok", perhaps with a `reason` to look at the file; "partial" where decoding failed
+    after some clips, whose mean this is; and otherwise the kind of failure, without scores.
     """
 
     source: Source

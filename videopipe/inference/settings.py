@@ -2,10 +2,12 @@
 
 import os
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from pretrained_2d.card import ModelCard
 from pretrained_2d.setting import setting
+
+if TYPE_CHECKING:
+    from pretrained_2d.card import ModelCard
 
 DEFAULT_NUM_FRAMES, DEFAULT_CLIP_SECONDS = 8, 2.0  # for image networks, whose cards name none
 Precision = Literal["fp32", "bf16", "fp16"]
@@ -44,7 +46,7 @@ class Scoring:
         if self.clips is not None and self.windows:
             raise ValueError("clips is for whole videos; leave it out with windows")
 
-    def clip_shape(self, card: ModelCard) -> tuple[int, float]:
+    def clip_shape(self, card: "ModelCard") -> tuple[int, float]:
         """Frames and seconds of a clip, for the model of this card."""
         num_frames = self.num_frames or card.num_frames or DEFAULT_NUM_FRAMES
         return num_frames, self.clip_seconds or card.clip_seconds or DEFAULT_CLIP_SECONDS

@@ -20,6 +20,7 @@ from videopipe.inference.rows import Columns
 from videopipe.inference.settings import Execution, Scoring
 from videopipe.inference.sources import find_videos
 from videopipe.inference.summary import Summary, summarise
+from videopipe.progress import say
 
 FORMAT_VERSION = 1  # raised when the same settings would give other rows
 # What does the videos of a plan and hands rows to a writer; gives a report of where time went.
@@ -99,6 +100,7 @@ def predict_table(
             membership.clear()
             team.disband()
         else:
+            say(f"{request.out} is complete: nothing is left to do")
             team.disband()
         found: Summary = json.loads(summary_path(request.out).read_text())
         return found

@@ -3,10 +3,12 @@
 from typing import Any
 
 from videopipe.stage import Stage
-from videopipe.stages import compare, generate, pretrain
+from videopipe.stages import compare, evaluate, generate, predict, pretrain
 
 STAGES: dict[str, Stage[Any]] = {
     "generate": generate.STAGE,
     "pretrain": pretrain.STAGE,
+    "evaluate": evaluate.STAGE,
     "compare": compare.STAGE,
+    "predict": predict.STAGE,
 }
