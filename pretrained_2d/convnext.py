@@ -43,6 +43,7 @@ class ConvNeXtConfig:
     patch: int = 4  # pixels
     temporal_patch: int = 2  # frames
     temporal_kernel: int = 3  # steps, of convolutions
+    temporal_padding: Literal["zeros", "replicate"] = "zeros"  # of convolutions, beyond a clip
     temporal_strides: Sequence[int] = (1, 1, 1)  # of the three downsamplings
     kernel: int = 7  # pixels, of convolutions
     layer_scale: float | None = 1e-6
@@ -50,6 +51,7 @@ class ConvNeXtConfig:
     head_dropout: float = 0.0
     axis: Mapping[str, Any] = field(default_factory=lambda: dict(SPATIAL_AXIS))
     time_axis: Mapping[str, Any] = field(default_factory=lambda: dict(TIME_AXIS))
+    stem_time_axis: Mapping[str, Any] = field(default_factory=dict)  # as released: that of space
     stem_channels: int = 32  # of the S4ND stem
     stem_kernel: int | Sequence[int] = 16  # samples, of the S4ND stem; one for all axes or each
     downsample_activation: bool = False  # a GELU after the S4ND of a downsampling
@@ -165,7 +167,14 @@ def _stages(config: ConvNeXtConfig) -> list[Stage]:
     for index, (depth, width) in enumerate(zip(config.depths, config.widths, strict=True)):
         blocks = []
         for _ in range(depth):
-            mixer = make_mixer(config.mixer, width, kernel, config.grid(index), config.axes)
+            mixer = make_mixer(
+                config.mixer,
+                width,
+                kernel,
+                config.grid(index),
+                config.axes,
+                repeat_ends=config.temporal_padding == "replicate",
+            )
             blocks.append(Block(mixer, width, config.layer_scale, next(rates)))
         stages.append(Stage(_downsample(config, index) if index else None, blocks))
     return stages
@@ -174,7 +183,7 @@ def _stages(config: ConvNeXtConfig) -> list[Stage]:
 def _stem(config: ConvNeXtConfig) -> nn.Module:
     width, patch = config.widths[0], config.strides(0)
     if config.stem == "s4nd":
-        axes = AxisPlan(config.axis).configs(config.stem_sizes, 3)
+        axes = AxisPlan(config.axis, config.stem_time_axis).configs(config.stem_sizes, 3)
         return S4NDStem(axes, config.stem_channels, width, patch)
     return PatchStem(width, patch, separable=config.mixer == "separable")
 

@@ -25,9 +25,11 @@ class Convolution(nn.Module):
         padding: Sequence[int] | None = None,
         groups: int = 1,
         bias: bool = True,
+        repeat_ends: bool = False,
     ) -> None:
         super().__init__()
         ndim = len(kernel)
+        self.repeat_ends = repeat_ends and ndim == 3  # beyond a clip its end frames, not zeros
         self.stride = tuple(stride or (1,) * ndim)
         self.padding = tuple(padding or (0,) * ndim)
         self.groups = groups
@@ -37,7 +39,10 @@ class Convolution(nn.Module):
 
     def forward(self, signal: Tensor) -> Tensor:
         """(batch, in channels, *axes) -> (batch, out channels, *axes / stride)."""
-        return convolve(signal, self.weight, self.bias, self.stride, self.padding, self.groups)
+        padding = self.padding
+        if self.repeat_ends:
+            signal, padding = repeat_end_frames(signal, padding[0], padding[0]), (0, *padding[1:])
+        return convolve(signal, self.weight, self.bias, self.stride, padding, self.groups)
 
     def extra_repr(self) -> str:
         out_channels, in_channels, *kernel = self.weight.shape
@@ -74,9 +79,20 @@ def convolve(
             groups,
         )
         return unfold_time(frames, signal.shape[2])
-    if depthwise and step == 1 and 2 * margin == taps - 1 and signal.device.type == "cpu":
+    whole = 2 * margin == taps - 1 or margin == 0
+    if depthwise and step == 1 and whole and signal.device.type == "cpu":
         return _convolve_tap_by_tap(signal, weight, bias, stride, padding)
     return functional.conv3d(signal, weight, bias, tuple(stride), tuple(padding), 1, groups)
+
+
+def repeat_end_frames(signal: Tensor, before: int, after: int) -> Tensor:
+    """(batch, channels, time, …) with the first and the last frame repeated outwards."""
+    if before == after == 0:
+        return signal
+    rest = signal.shape[3:]
+    first = signal[:, :, :1].expand(-1, -1, before, *rest)
+    last = signal[:, :, -1:].expand(-1, -1, after, *rest)
+    return torch.cat((first, signal, last), dim=2)
 
 
 def fold_time(signal: Tensor) -> Tensor:
@@ -118,12 +134,13 @@ def _convolve_tap_by_tap(
 ) -> Tensor:
     """A depthwise kernel, one time tap after another: output[t] = Σ conv2d(input[t + offset])."""
     time, margin, channels = signal.shape[2], padding[0], signal.shape[1]
+    steps = time + 2 * margin - weight.shape[2] + 1
     total: Tensor | None = None
     for tap in sorted(range(weight.shape[2]), key=lambda tap: abs(tap - margin)):
         offset = tap - margin
         if abs(offset) >= time:
             continue  # this tap only ever meets the zeros outside the clip
-        begin, end = max(0, offset), time + min(0, offset)
+        begin, end = max(0, offset), min(time, steps + offset)
         part = functional.conv2d(
             fold_time(signal[:, :, begin:end]),
             weight[:, :, tap],

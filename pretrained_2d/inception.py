@@ -8,13 +8,13 @@ gets more. Batch norm shifts and does not scale, since a linear layer follows ev
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pretrained_2d.convolution import Convolution
+from pretrained_2d.convolution import Convolution, repeat_end_frames
 from pretrained_2d.layers import linear
 from pretrained_2d.mixers import Rate
 
@@ -50,6 +50,7 @@ class InceptionConfig:
     num_frames: int = 64
     head_dropout: float = 0.0
     norm_scale: bool = False
+    temporal_padding: Literal["zeros", "replicate"] = "zeros"  # of convolutions, beyond a clip
 
     def __post_init__(self) -> None:
         if self.ndim not in (2, 3):
@@ -98,7 +99,7 @@ class ConvolutionUnit(nn.Module):
     def forward(self, signal: Tensor) -> Tensor:
         """(batch, in channels, *axes) -> (batch, out channels, *axes / stride)."""
         kernel = self.conv.weight.shape[2:]
-        signal = pad_same(signal, kernel, self.conv.stride)
+        signal = pad_same(signal, kernel, self.conv.stride, repeat_ends=self.conv.repeat_ends)
         return functional.relu(self.norm(self.conv(signal)))
 
 
@@ -146,6 +147,9 @@ class Inception(nn.Module):
             mixed = Mixed(channels, widths, ndim, scale)
             layers[name], channels = mixed, mixed.out_channels
         self.layers = nn.ModuleDict(layers)
+        for module in self.layers.modules():
+            if isinstance(module, Convolution):
+                module.repeat_ends = ndim == 3 and config.temporal_padding == "replicate"
         self.dropout = nn.Dropout(config.head_dropout)
         self.head = linear(FEATURES, config.num_classes)
 
@@ -166,12 +170,20 @@ class Inception(nn.Module):
         return self.head(self.dropout(self.embed(signal, rate)))
 
 
-def pad_same(signal: Tensor, kernel: Sequence[int], stride: Sequence[int]) -> Tensor:
-    """Zeros around each axis so that a layer of this stride gives ⌈size / stride⌉ samples."""
+def pad_same(
+    signal: Tensor, kernel: Sequence[int], stride: Sequence[int], *, repeat_ends: bool = False
+) -> Tensor:
+    """Zeros around each axis so that a layer of this stride gives ⌈size / stride⌉ samples.
+
+    Along time the end frames may be repeated instead.
+    """
     margins: list[int] = []
     for size, length, step in zip(signal.shape[2:], kernel, stride, strict=True):
         total = max((-(-size // step) - 1) * step + length - size, 0)
         margins = [total // 2, total - total // 2, *margins]  # functional.pad starts at the end
+    if repeat_ends:
+        signal = repeat_end_frames(signal, margins[-2], margins[-1])
+        margins = margins[:-2]
     return functional.pad(signal, margins) if any(margins) else signal
 
 

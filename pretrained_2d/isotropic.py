@@ -30,6 +30,7 @@ class IsotropicConfig:
     image_size: int | Sequence[int] = 32  # samples of the base grid; one number or (height, width)
     num_frames: int = 16  # along time
     kernel: int = 3  # samples, of convolutions
+    temporal_padding: Literal["zeros", "replicate"] = "zeros"  # of convolutions, beyond a clip
     dropout: float = 0.1  # of whole channels, in every layer and on every branch
     head_dropout: float = 0.0
     axis: Mapping[str, Any] = field(default_factory=lambda: dict(CIFAR_AXIS))
@@ -57,11 +58,14 @@ class ConvolutionLayer(nn.Module):
     def __init__(self, config: IsotropicConfig) -> None:
         super().__init__()
         kernel = (config.kernel,) * config.ndim
+        repeat_ends = config.temporal_padding == "replicate"
         if config.mixer == "dense":
             padding = [length // 2 for length in kernel]
-            self.conv: nn.Module = Convolution(config.width, config.width, kernel, padding=padding)
+            self.conv: nn.Module = Convolution(
+                config.width, config.width, kernel, padding=padding, repeat_ends=repeat_ends
+            )
         else:
-            self.conv = DepthwiseConvolution(config.width, kernel)
+            self.conv = DepthwiseConvolution(config.width, kernel, repeat_ends=repeat_ends)
         self.dropout = TiedDropout(config.dropout)
         self.linear = linear(config.width, config.width) if config.mixer == "conv" else None
 

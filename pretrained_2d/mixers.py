@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pretrained_2d.convolution import Convolution, fold_time, unfold_time
+from pretrained_2d.convolution import Convolution, fold_time, repeat_end_frames, unfold_time
 from pretrained_2d.layers import linear
 from s4nd import S4ND, AxisConfig
 
@@ -23,9 +23,11 @@ Mixer = Literal["conv", "separable", "s4nd"]
 class DepthwiseConvolution(Convolution):
     """Each channel with its own kernel of odd lengths, zeros outside: the signal keeps its size."""
 
-    def __init__(self, channels: int, kernel: Sequence[int]) -> None:
+    def __init__(self, channels: int, kernel: Sequence[int], *, repeat_ends: bool = False) -> None:
         padding = [length // 2 for length in kernel]
-        super().__init__(channels, channels, kernel, padding=padding, groups=channels)
+        super().__init__(
+            channels, channels, kernel, padding=padding, groups=channels, repeat_ends=repeat_ends
+        )
 
     def forward(self, signal: Tensor, rate: Rate = 1.0) -> Tensor:  # noqa: ARG002
         """Convolve; a kernel of taps knows no rate."""
@@ -47,8 +49,10 @@ class SeparableConvolution(nn.Module):
         stride: Sequence[int] = (1, 1, 1),
         padding: Sequence[int] = (0, 0, 0),
         groups: int = 1,
+        repeat_ends: bool = False,
     ) -> None:
         super().__init__()
+        self.repeat_ends = repeat_ends  # beyond a clip its end frames, not zeros
         taps, *extent = kernel
         self.stride, self.padding, self.groups = tuple(stride), tuple(padding), groups
         self.weight = nn.Parameter(torch.empty(out_channels, in_channels // groups, *extent))
@@ -68,7 +72,10 @@ class SeparableConvolution(nn.Module):
         )
         mixed = unfold_time(frames, signal.shape[2])
         if taps != step:
-            mixed = mix_time(mixed, self.time_weight, self.padding[0], step)
+            margin = self.padding[0]
+            if self.repeat_ends:
+                mixed, margin = repeat_end_frames(mixed, margin, margin), 0
+            mixed = mix_time(mixed, self.time_weight, margin, step)
         elif taps == 1:
             mixed = mixed * self.time_weight
         return mixed + self.bias.view(-1, 1, 1, 1)
@@ -139,12 +146,20 @@ class AxisPlan:
 
 
 def make_mixer(
-    kind: Mixer, channels: int, kernel: Sequence[int], sizes: Sequence[int], plan: AxisPlan
+    kind: Mixer,
+    channels: int,
+    kernel: Sequence[int],
+    sizes: Sequence[int],
+    plan: AxisPlan,
+    *,
+    repeat_ends: bool = False,
 ) -> nn.Module:
     """The mixer of one block: `kernel` for convolutions; `sizes` of the base grid for S4ND."""
     if kind == "s4nd":
         return S4ND(channels, plan.configs(sizes, channels))
     if kind == "separable" and len(kernel) == 3:
         padding = [length // 2 for length in kernel]
-        return SeparableConvolution(channels, channels, kernel, padding=padding, groups=channels)
-    return DepthwiseConvolution(channels, kernel)
+        return SeparableConvolution(
+            channels, channels, kernel, padding=padding, groups=channels, repeat_ends=repeat_ends
+        )
+    return DepthwiseConvolution(channels, kernel, repeat_ends=repeat_ends)
