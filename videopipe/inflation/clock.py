@@ -39,7 +39,7 @@ class _Remember(torch.autograd.Function):
         return output.view_as(output)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         """Set the clock back before any checkpointed layer runs again."""
         ctx.clock.clips, ctx.clock.steps, ctx.clock.rate = ctx.state
         return gradient, None
@@ -54,4 +54,4 @@ def remember(output: Tensor, clock: Clock) -> Tensor:
     """
     if torch.compiler.is_compiling() or not output.requires_grad:
         return output
-    return _Remember.apply(output, clock)  # type: ignore[no-untyped-call]
+    return _Remember.apply(output, clock)

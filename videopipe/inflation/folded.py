@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from videopipe.inflation.clock import Clock, remember
@@ -86,7 +85,7 @@ class FoldedNetwork(nn.Module):
         return frames if self.patch is None else self.patch(frames)
 
     def _mean_over_time(self, folded: Tensor) -> Tensor:
-        return folded.unflatten(0, (self.clock.clips, -1)).mean(1)
+        return folded.reshape(self.clock.clips, -1, *folded.shape[1:]).mean(1)
 
     def _seen_by_head(self, frames: Tensor) -> Tensor:
         seen: list[Tensor] = []
@@ -131,8 +130,8 @@ def replace_head(network: nn.Module, name: str | None, num_classes: int) -> None
     new: nn.Module
     if isinstance(old, nn.Linear):
         new = nn.Linear(old.in_features, num_classes)
-    elif isinstance(old, nn.Conv2d):
-        new = nn.Conv2d(old.in_channels, num_classes, old.kernel_size, padding=old.padding)
+    elif isinstance(old, nn.Conv2d) and old.kernel_size == (1, 1):
+        new = nn.Conv2d(old.in_channels, num_classes, 1)
     else:
         raise InflationError(f"the head {name} is a {type(old).__name__}; replace it by hand")
     assert isinstance(new.weight, Tensor)
@@ -142,8 +141,3 @@ def replace_head(network: nn.Module, name: str | None, num_classes: int) -> None
     like = next(old.parameters())
     parent = network.get_submodule(name.rpartition(".")[0])
     parent.add_module(name.rpartition(".")[2], new.to(like.device, like.dtype))
-
-
-def example_clip(plan: Plan, image_size: int) -> Tensor:
-    """Zeros of the shape the network is used with."""
-    return torch.zeros(1, plan.in_channels, plan.options.num_frames, image_size, image_size)

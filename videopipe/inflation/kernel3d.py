@@ -14,6 +14,8 @@ from torch.func import functional_call
 from videopipe.inflation.clock import Clock
 from videopipe.inflation.time_kernel import Padding
 
+Scale = Literal["length", "none"]
+
 
 class FoldedConv3d(nn.Module):
     """A 2D convolution whose weight has gained a time axis: (out, in, time, height, width).
@@ -30,7 +32,7 @@ class FoldedConv3d(nn.Module):
         *,
         length: int,
         fill: Literal["repeat", "center"] = "repeat",
-        scale: Literal["length", "none"] = "length",
+        scale: Scale = "length",
         padding: Padding = "replicate",
         reduction: int = 1,
     ) -> None:

@@ -18,8 +18,8 @@ class InflationOptions:
     )
     layers: str = setting(
         "spatial>1",
-        "which layers mix time: all, depthwise, spatial>1 (kernels above one pixel, and attention), "
-        "or a pattern of names (stages.*.conv_dw, re:blocks\\.[0-5]\\.)",
+        "which layers mix time: all, depthwise, spatial>1 (kernels above one pixel, and "
+        "attention), or a pattern of names (stages.*.conv_dw, re:blocks\\.[0-5]\\.)",
     )
     num_frames: int = setting(30, "frames of a clip", unit="frames")
     clip_seconds: float = setting(2.0, "duration of a clip", unit="seconds")
@@ -31,7 +31,7 @@ class InflationOptions:
         "replicate", "beyond the ends of a clip; replicate keeps a still video exact"
     )
     scale: Literal["length", "none"] = setting(
-        "length", "i3d: divide by the length, or not (as the paper's released run)"
+        "length", "divide repeated kernels by their length, or not (as the paper's released run)"
     )
     temporal_weights: Literal["layer", "channel"] = setting(
         "layer", "s3d: one vector along time per layer (the paper's baseline) or per channel"
@@ -60,7 +60,7 @@ class InflationOptions:
         if self.num_frames < self.temporal_patch:
             raise ValueError(
                 f"num_frames ({self.num_frames}) must be at least temporal_patch "
-                f"({self.temporal_patch}): the first layer takes {self.temporal_patch} frames at once"
+                f"({self.temporal_patch}), the frames that the first layer takes at once"
             )
         if self.clip_seconds <= 0:
             raise ValueError(f"clip_seconds must be above 0, got {self.clip_seconds}")

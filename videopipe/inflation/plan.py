@@ -1,4 +1,4 @@
-"""Which layers of a 2D network mix time, and how: written down so that JSON rebuilds the network."""
+"""Which layers of a 2D network mix time, and how, as plain JSON that rebuilds the network."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -141,9 +141,9 @@ def _role(module: nn.Module, seen: Seen, options: InflationOptions) -> Literal["
 def _selection(layers: str) -> Callable[[Seen, nn.Module], bool]:
     """`all`, `depthwise`, `spatial>1`, a glob, or `re:` and a regular expression."""
     if layers == "all":
-        return lambda seen, module: True
+        return lambda *_: True
     if layers == "depthwise":
-        return lambda seen, module: _is_depthwise(seen, module)
+        return _is_depthwise
     if layers == "spatial>1":
         return lambda seen, module: seen.kind == "mixer" or _extent(module) > 1
     if layers.startswith("re:"):
@@ -153,15 +153,15 @@ def _selection(layers: str) -> Callable[[Seen, nn.Module], bool]:
             raise InflationError(
                 f"layers: {layers[3:]!r} is not a regular expression ({error})"
             ) from error
-        return lambda seen, module: bool(pattern.search(seen.name))
-    return lambda seen, module: fnmatchcase(seen.name, layers)
+        return lambda seen, _: bool(pattern.search(seen.name))
+    return lambda seen, _: fnmatchcase(seen.name, layers)
 
 
 def _extent(module: nn.Module) -> int:
     """Largest side of a convolution's kernel, in pixels."""
     size = getattr(module, "kernel_size", None)
     if size is None:
-        size = module.weight.shape[2:]  # type: ignore[index, union-attr]
+        size = module.weight.shape[2:]  # type: ignore[index]
     return max(size) if isinstance(size, Sequence) else int(size)
 
 

@@ -17,7 +17,7 @@ def replacement(
 ) -> nn.Module:
     """The layer with time: a 3D kernel, or the 2D layer followed by something along time."""
     if planned.role == "patch":
-        return PatchConv(layer, options.temporal_patch)
+        return PatchConv(layer, options.temporal_patch, options.scale)
     if planned.role == "pool":
         return TimeMixed(layer, TimePooling(clock, reduction=planned.reduction))
     if planned.role == "kernel":

@@ -21,9 +21,8 @@ _MIXER_NAME = re.compile(r"^(attn|token_mixer|mlp_tokens|linear_tokens|mixer)$")
 _GATE_CLASS = re.compile(
     r"(channel|spatial|selectivekernel|split)attn|pool|downsample", re.IGNORECASE
 )
-_TOKENS_LAST = re.compile(
-    r"(^|\.)(mlp_tokens|linear_tokens)$"
-)  # applied to (batch, channels, tokens)
+# Applied to (batch, channels, tokens).
+_TOKENS_LAST = re.compile(r"(^|\.)(mlp_tokens|linear_tokens)$")
 
 
 @dataclass

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from videopipe.inflation.kernel3d import inflated_weight, is_linear_in_weight, take_bias
+from videopipe.inflation.kernel3d import Scale, inflated_weight, is_linear_in_weight, take_bias
 
 
 def frames_as_steps(clip: Tensor, patch: int) -> Tensor:
@@ -14,12 +14,10 @@ def frames_as_steps(clip: Tensor, patch: int) -> Tensor:
 
     Frames that do not fill a last step are left out, as by a Conv3d of stride `patch`.
     """
-    clips, channels, frames = clip.shape[:3]
+    clips, channels, frames, height, width = clip.shape
     steps = frames // patch
-    clip = clip[:, :, : steps * patch].unflatten(
-        2, (steps, patch)
-    )  # (clips, ch, steps, patch, h, w)
-    return clip.transpose(1, 2).reshape(clips * steps, channels * patch, *clip.shape[-2:])
+    clip = clip[:, :, : steps * patch].reshape(clips, channels, steps, patch, height, width)
+    return clip.transpose(1, 2).reshape(clips * steps, channels * patch, height, width)
 
 
 class PatchConv(nn.Module):
@@ -29,13 +27,14 @@ class PatchConv(nn.Module):
     channels.
     """
 
-    def __init__(self, spatial: nn.Module, patch: int) -> None:
+    def __init__(self, spatial: nn.Module, patch: int, scale: Scale = "length") -> None:
         super().__init__()
         weight = spatial.weight
         assert isinstance(weight, nn.Parameter)
         in_weights = is_linear_in_weight(spatial)
+        divide = in_weights and scale == "length"
         self.weight = nn.Parameter(
-            inflated_weight(weight.detach(), 2, patch, "repeat", in_weights),
+            inflated_weight(weight.detach(), 2, patch, "repeat", divide),
             requires_grad=weight.requires_grad,
         )
         self.bias = take_bias(spatial)
@@ -72,5 +71,5 @@ class PatchPixels(nn.Module):
 
     def forward(self, folded: Tensor) -> Tensor:
         """(clips × steps, channels × patch, h, w) -> (clips × steps, channels, h, w)."""
-        frames = folded.unflatten(1, tuple(self.weight.shape))
+        frames = folded.view(len(folded), *self.weight.shape, *folded.shape[2:])
         return (frames * self.weight[:, :, None, None].to(frames.dtype)).sum(2)

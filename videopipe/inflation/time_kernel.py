@@ -39,7 +39,7 @@ def time_matrix(kernel: Tensor, steps: int, padding: Padding) -> Tensor:
     if padding == "replicate":
         reached = reached.clamp(0, steps - 1)
     placed = (reached[:, :, None] == here).to(kernel.dtype)  # (taps, steps, steps)
-    return (kernel @ placed.flatten(1)).unflatten(-1, (steps, steps))
+    return (kernel @ placed.flatten(1)).view(-1, steps, steps)
 
 
 class TimeMixing(nn.Module):

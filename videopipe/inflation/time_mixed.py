@@ -19,8 +19,8 @@ class TimePooling(nn.Module):
         """(clips × steps × parts, *rest) -> (clips × steps//2 × parts, *rest)."""
         signal = self.clock.unfold(folded, self.reduction)
         pairs = signal.shape[1] // 2
-        pooled = signal[:, : 2 * pairs].unflatten(1, (pairs, 2)).mean(2)
-        return pooled.reshape(-1, *folded.shape[1:])
+        paired = signal[:, : 2 * pairs].reshape(len(signal), pairs, 2, *signal.shape[2:])
+        return paired.mean(2).reshape(-1, *folded.shape[1:])
 
 
 class TimeMixed(nn.Module):

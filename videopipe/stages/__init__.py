@@ -3,11 +3,12 @@
 from typing import Any
 
 from videopipe.stage import Stage
-from videopipe.stages import compare, evaluate, generate, predict, pretrain
+from videopipe.stages import compare, evaluate, generate, inflate, predict, pretrain
 
 STAGES: dict[str, Stage[Any]] = {
     "generate": generate.STAGE,
     "pretrain": pretrain.STAGE,
+    "inflate": inflate.STAGE,
     "evaluate": evaluate.STAGE,
     "compare": compare.STAGE,
     "predict": predict.STAGE,

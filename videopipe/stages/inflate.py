@@ -1,0 +1,58 @@
+"""Grow a 2D network along time, and prove that nothing was lost."""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from pretrained_2d.setting import setting
+from videopipe.inflation.options import InflationOptions
+from videopipe.stage import Input, Inputs, Kind, Stage, Summary
+
+
+@dataclass(frozen=True, kw_only=True)
+class InflateConfig(InflationOptions):
+    """How time is added, and to what head."""
+
+    num_classes: int | None = setting(
+        None, "a new head for so many classes; none keeps the old head and its labels"
+    )
+    seed: int = setting(0, "of a new head and of random kernels")
+
+    def __post_init__(self) -> None:
+        """Check the options and the number of classes."""
+        super().__post_init__()
+        if self.num_classes is not None and self.num_classes < 1:
+            raise ValueError(f"num_classes must be at least 1, got {self.num_classes}")
+
+    @property
+    def options(self) -> InflationOptions:
+        """The part that describes the inflation itself."""
+        names = [field.name for field in fields(InflationOptions)]
+        return InflationOptions(**{name: getattr(self, name) for name in names})
+
+
+def run(config: InflateConfig, inputs: Inputs, out: Path) -> Summary:
+    """Inflate the backbone; `inflation.json` and `inflation.md` tell what became of each layer."""
+    from videopipe.inflation.operation import inflate_checkpoint
+    from videopipe.progress import say
+
+    report = inflate_checkpoint(
+        inputs["backbone"], out, config.options, num_classes=config.num_classes, seed=config.seed
+    )
+    say(report.summary())
+    return {
+        "method": report.options.method,
+        "parameters": report.parameters_after,
+        "parameters_2d": report.parameters_before,
+        "still_video_difference": report.proof.difference,
+        "still_video_same_top1": report.proof.agreement,
+        "exact": report.proof.exact,
+    }
+
+
+STAGE = Stage(
+    config=InflateConfig,
+    run=run,
+    version=1,
+    output=Kind.VIDEO_MODEL,
+    inputs={"backbone": Input((Kind.BACKBONE,))},
+)
