@@ -102,7 +102,10 @@ class WorkerPool(Generic[T]):
         self._num_workers = workers
         self._limits = pool_worker.WorkerLimits(timeout_seconds, memory_limit_bytes, payloads_ahead)
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["videopipe.data.pool_worker"])
+        # Imported once, before workers are forked: they start in no time and share the memory.
+        ours = function.__module__.startswith("videopipe.")
+        modules = ["videopipe.data.pool_worker", *([function.__module__] if ours else [])]
+        self._context.set_forkserver_preload(modules)
         self._workers: list[_Worker[T]] = []
         self._failed_starts = 0
 

@@ -25,34 +25,28 @@ class PyavDecoder:
     """See `Decoder`. Only frames that are asked for are turned into RGB."""
 
     def __init__(self, path: Path, short_side: int | None) -> None:
-        self._path = path
+        self.path = path
         self._stream = PyavStream(path)
         try:
-            self._reel = Reel(self._stream)
+            self.reel = Reel(self._stream)
         except BaseException:
             self._stream.close()
             raise
-        first = self._reel.shown.frame
+        first = self.reel.shown.frame
         matrix = first.side_data.get("DISPLAYMATRIX")
         self._turns, self._mirrored = turns_and_mirror(bytes(matrix)) if matrix else (0, False)
         self._size = scaled_size(first.height, first.width, short_side)
         self._reformatter = VideoReformatter()
         self._may_skip = True
-        self._real_end_seconds: float | None = None  # set when the header promised more
 
     @property
     def info(self) -> VideoInfo:
         height, width = self._size if self._turns % 2 == 0 else self._size[::-1]
-        length = self._reel.length
-        assert length is not None
-        duration_seconds, num_frames = length.duration_seconds, length.num_frames
-        if self._real_end_seconds is not None:
-            duration_seconds = self._real_end_seconds
-            num_frames = min(num_frames, round(duration_seconds * length.frame_rate))
+        length = self.reel.length
         return VideoInfo(
-            duration_seconds=duration_seconds,
+            duration_seconds=length.duration_seconds,
             frame_rate=length.frame_rate,
-            num_frames=num_frames,
+            num_frames=length.num_frames,
             height=height,
             width=width,
             codec=self._stream.codec.name,
@@ -62,14 +56,7 @@ class PyavDecoder:
 
     @property
     def problems(self) -> Sequence[str]:
-        length = self._reel.length
-        assert length is not None
-        found = list(length.problems)
-        if self._real_end_seconds is not None:
-            found.append(
-                f"the header promises {length.duration_seconds:.2f} s, "
-                f"{self._real_end_seconds:.2f} s decode"
-            )
+        found = [*self.reel.length.problems, *self.reel.notes]
         if self._stream.errors:
             found.append(f"{self._stream.errors} broken packets ({self._stream.first_error})")
         return found
@@ -78,16 +65,16 @@ class PyavDecoder:
         self._stream.close()
 
     def frames_at(self, times_seconds: Sequence[float]) -> Tensor:
-        check_clip_size(self._path, len(times_seconds), *self._size)
+        check_clip_size(self.path, len(times_seconds), *self._size)
         order = sorted(range(len(times_seconds)), key=times_seconds.__getitem__)
         wanted = [max(times_seconds[position], 0.0) + TOLERANCE_SECONDS for position in order]
         frames = torch.empty((len(order), *self._size, 3), dtype=torch.uint8)
         clock = None
-        while clock != self._reel.clock:  # it may turn out to be wrong on the way
-            clock = self._reel.clock
+        while clock != self.reel.clock:  # it may turn out to be wrong on the way
+            clock = self.reel.clock
             if self._may_skip and not self._fill(frames, order, wanted, skip=True):
                 self._may_skip = False  # this video's frames are too uneven to foresee
-                self._reel.restart()
+                self.reel.restart()
             if not self._may_skip:
                 self._fill(frames, order, wanted, skip=False)
         return upright(frames.permute(0, 3, 1, 2), self._turns, self._mirrored)
@@ -96,13 +83,14 @@ class PyavDecoder:
         self, frames: Tensor, order: Sequence[int], wanted: list[float], *, skip: bool
     ) -> bool:
         """Decode into `frames`; False when a frame that was left out turns out to be wanted."""
-        self._reel.wanted = wanted if skip else []
+        self.reel.wanted = wanted if skip else []
         previous: tuple[Any, int] | None = None
         for position, seconds in zip(order, wanted, strict=True):
-            shot = self._reel.go_to(seconds)
-            if self._reel.at_end:
-                self._check_end(seconds, earliest=previous is None)
-            elif skip and seconds - shot.seconds > 1.5 * self._reel.period_seconds:
+            shot = self.reel.go_to(seconds)
+            if self.reel.at_end:
+                if previous is None:
+                    self._check_begins(seconds)
+            elif skip and seconds - shot.seconds > 1.5 * self.reel.period_seconds:
                 return False
             if previous is not None and previous[0] is shot.frame:
                 frames[position] = frames[previous[1]]
@@ -111,16 +99,13 @@ class PyavDecoder:
             previous = shot.frame, position
         return True
 
-    def _check_end(self, seconds: float, *, earliest: bool) -> None:
+    def _check_begins(self, seconds: float) -> None:
         """A clip may run past the end, where the last frame stays; it may not begin there."""
-        end_seconds, length = self._reel.end_seconds, self._reel.length
-        assert length is not None
-        if end_seconds < length.duration_seconds - END_TOLERANCE_SECONDS:
-            self._real_end_seconds = end_seconds
-        if earliest and seconds > end_seconds + END_TOLERANCE_SECONDS:
+        end_seconds = self.reel.end_seconds
+        if seconds > end_seconds + END_TOLERANCE_SECONDS:
             raise EndOfVideoError(
-                self._path,
-                f"second {seconds:.2f} was asked for, but the film ends at {end_seconds:.2f}",
+                self.path,
+                f"frames after {seconds:.2f} s were asked for; it ends at {end_seconds:.2f} s",
             )
 
     def _picture(self, frame: Any) -> Tensor:

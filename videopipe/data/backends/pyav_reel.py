@@ -11,11 +11,12 @@ first of three clocks that runs forward in this file:
 
 import bisect
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from videopipe.data.backends.pyav_length import Length, measure
 from videopipe.data.backends.pyav_stream import PyavStream
+from videopipe.data.decoder import END_TOLERANCE_SECONDS
 from videopipe.errors import DecodeError
 
 Clock = Literal["pts", "dts", "count"]
@@ -44,13 +45,14 @@ class Reel:
         self.stream = stream
         self.clock: Clock = "dts" if stream.format_name == "avi" else "pts"
         self.wanted: list[float] = []  # sorted times; frames between them need no decoding
-        self.length: Length | None = None
+        self.notes: list[str] = []  # what the decoding found wrong
         self._origin_stamp = 0
         self._following: Shot | None = None
         self._ended = False
         self._worth_a_seek_seconds = WORTH_A_SEEK_SECONDS
+        self._length: Length | None = None
         self.restart()
-        self.length = measure(stream, self._origin_stamp)
+        self._length = measure(stream, self._origin_stamp)
         self._key_seconds = [
             (entry.timestamp - self._origin_stamp) * stream.tick_seconds
             for entry in stream.index()
@@ -58,8 +60,14 @@ class Reel:
         ]
 
     @property
+    def length(self) -> Length:
+        """What is known of the length; it shrinks when less decodes than the header promised."""
+        assert self._length is not None
+        return self._length
+
+    @property
     def period_seconds(self) -> float:
-        return 1 / self.length.frame_rate if self.length else 0.04
+        return 1 / self._length.frame_rate if self._length else 0.04
 
     def restart(self) -> None:
         """Show the first frame, which is time 0, by a clock that can tell its time."""
@@ -91,6 +99,23 @@ class Reel:
                 self.clock = NEXT_CLOCK[self.clock]
                 self.restart()
 
+    def walk(self) -> list[float]:
+        """Decode everything: when each frame begins. Afterwards the length is exact."""
+        self.wanted = []
+        while True:
+            self.restart()
+            times = [self.shown.seconds]
+            try:
+                while (shot := self.advance()) is not None:
+                    times.append(shot.seconds)
+            except ClockStoppedError:
+                self.clock = NEXT_CLOCK[self.clock]
+                continue
+            self._length = replace(
+                self.length, duration_seconds=self.end_seconds, num_frames=len(times)
+            )
+            return times
+
     @property
     def at_end(self) -> bool:
         """Whether the frame shown is the last one of the video."""
@@ -102,6 +127,13 @@ class Reel:
         ticks = self.shown.frame.duration or 0
         return self.shown.seconds + max(self.period_seconds, ticks * self.stream.tick_seconds)
 
+    def advance(self) -> Shot | None:
+        """Show the next frame; None at the end."""
+        following = self._peek()
+        if following is not None:
+            self.shown, self._following = following, None
+        return following
+
     def _go_to(self, seconds: float) -> Shot:
         if seconds < self.shown.seconds or self._may_jump(seconds):
             self._jump(seconds)
@@ -109,16 +141,29 @@ class Reel:
             following = self._peek()
             if following is None or following.seconds > seconds:
                 return self.shown
-            self.shown, self._following = following, None
+            self.advance()
 
     def _peek(self) -> Shot | None:
         if self._following is None and not self._ended:
             stamped = next(self._frames, None)
             if stamped is None:
                 self._ended = True
+                self._note_end()
             else:
                 self._following = Shot(self._seconds(stamped[0]), stamped[1])
         return self._following
+
+    def _note_end(self) -> None:
+        """The film ends here, whatever the header says."""
+        end_seconds, promised = self.end_seconds, self._length
+        if promised and end_seconds < promised.duration_seconds - END_TOLERANCE_SECONDS:
+            self.notes.append(
+                f"the header promises {promised.duration_seconds:.2f} s, {end_seconds:.2f} s decode"
+            )
+            num_frames = min(promised.num_frames, round(end_seconds * promised.frame_rate))
+            self._length = replace(
+                promised, duration_seconds=end_seconds, num_frames=max(1, num_frames)
+            )
 
     def _seconds(self, stamp: int) -> float:
         if self.clock == "count":

@@ -1,0 +1,97 @@
+"""What a layout finds: files with their labels and splits, before any file is opened."""
+
+import os
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+VIDEO_SUFFIXES = frozenset(
+    {".3gp", ".asf", ".avi", ".divx", ".flv", ".gif", ".h264", ".hevc", ".ivf", ".m2ts", ".m2v"}
+    | {".m4v", ".mjpeg", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".mts", ".mxf", ".ogm", ".ogv"}
+    | {".ps", ".rm", ".rmvb", ".swf", ".ts", ".vob", ".webm", ".wmv", ".y4m"}
+)
+SPLIT_NAMES = {
+    "train": "train",
+    "training": "train",
+    "val": "val",
+    "valid": "val",
+    "validate": "val",
+    "validation": "val",
+    "test": "test",
+    "testing": "test",
+}
+
+
+@dataclass(frozen=True)
+class Item:
+    """A file that belongs to the data set, with its class by name."""
+
+    path: Path
+    label: str | None = None
+    split: str | None = None
+    group: str | None = None
+    start_seconds: float | None = None
+    end_seconds: float | None = None
+    missing: bool = False  # a list names it, but it is not there
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A data set as one layout understands it. `labels` are in the order of their numbers."""
+
+    layout: str  # a sentence for the user: what was recognised
+    items: tuple[Item, ...]
+    labels: tuple[str, ...]
+    extra: tuple[str, ...] = ()
+    test_is_given: bool = False  # an official test split that must not be touched
+
+
+def is_video(path: Path) -> bool:
+    """By its name; whether it can be decoded is another question."""
+    return path.suffix.lower() in VIDEO_SUFFIXES and not path.name.startswith(".")
+
+
+def videos_below(folder: Path) -> Iterator[Path]:
+    """Every video file below a folder, in a fixed order; links are followed once."""
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        if len(Path(parent).parts) > len(folder.parts) + 32:
+            folders.clear()  # links that lead into themselves
+        yield from (path for name in sorted(names) if is_video(path := Path(parent, name)))
+
+
+def has_videos(folder: Path) -> bool:
+    """Whether there is a video file anywhere below."""
+    return next(videos_below(folder), None) is not None
+
+
+def subfolders(folder: Path) -> list[Path]:
+    """Folders right below, sorted by name, without hidden ones."""
+    return sorted(
+        path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")
+    )
+
+
+def sorted_labels(items: Iterable[Item]) -> tuple[str, ...]:
+    """Classes in alphabetical order, the order of their numbers."""
+    return tuple(sorted({item.label for item in items if item.label is not None}))
+
+
+def same_name(name: str) -> str:
+    """A name as it compares across file systems, some of which store accents decomposed."""
+    return unicodedata.normalize("NFC", name)
+
+
+def group_of(stem: str, label: str | None) -> str | None:
+    """The recording that a file was cut from, where the usual names tell it.
+
+    UCF-101: `v_Bowling_g05_c06` -> `v_Bowling_g05`.
+    Weizmann: `daria_bend` in class `bend` -> `daria`.
+    """
+    head, mark, tail = stem.rpartition("_c")
+    if mark and tail.isdigit() and "_g" in head:
+        return head
+    if label and stem.lower().endswith(f"_{label.lower()}"):
+        return stem[: -len(label) - 1]
+    return None
