@@ -1,0 +1,46 @@
+"""A network for the classes of a data set: its head kept where it fits, replaced where not."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from torch import nn
+
+from pretrained_2d.card import ModelCard
+from pretrained_2d.randomness import seeded
+from videopipe.models import build_any
+
+
+def with_head_for(
+    model: nn.Module, card: ModelCard, labels: Sequence[str], seed: int
+) -> tuple[nn.Module, ModelCard, bool]:
+    """The network and its card for `labels`, and whether the head is new.
+
+    A head is kept when it has one output for each label and knows no other names for them.
+    """
+    labels = tuple(labels)
+    if card.labels == labels or (card.labels is None and num_outputs(model) == len(labels)):
+        return model, replace(card, labels=labels), False
+    card = replace(card, labels=labels, options={**card.options, "num_classes": len(labels)})
+    with seeded("head", seed):
+        fresh = build_any(card)
+    head = head_parameters(fresh)
+    state = fresh.state_dict()
+    old = model.state_dict()
+    kept = {n: old[n] for n in state if n not in head and old[n].shape == state[n].shape}
+    fresh.load_state_dict({**state, **kept})
+    return fresh.eval(), card, True
+
+
+def head_parameters(model: nn.Module) -> set[str]:
+    """Names of the parameters of the classifying layer."""
+    head = model.head
+    assert isinstance(head, nn.Module)
+    own = {id(parameter) for parameter in head.parameters()}
+    return {name for name, parameter in model.named_parameters() if id(parameter) in own}
+
+
+def num_outputs(model: nn.Module) -> int:
+    """How many classes the head tells apart."""
+    head = model.head
+    assert isinstance(head, nn.Module)
+    return max(len(parameter) for parameter in head.parameters())

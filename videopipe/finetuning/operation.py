@@ -1,0 +1,148 @@
+"""Fine-tuning a checkpoint folder on a folder of clips: the network, the training, the card."""
+
+import json
+import os
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from pretrained_2d.card import ModelCard
+from pretrained_2d.checkpoint import save_checkpoint
+from pretrained_2d.optim import ParameterGroup, parameter_groups
+from pretrained_2d.training import Phase, TrainingProgress, TrainingResult, train
+from videopipe.data.manifest import Manifest, read_manifest
+from videopipe.errors import DataError
+from videopipe.finetuning.clips import training_clips
+from videopipe.finetuning.config import FinetuneConfig
+from videopipe.finetuning.head import head_parameters, with_head_for
+from videopipe.finetuning.layers import freeze_batch_norm, learning_rate_scale
+from videopipe.finetuning.regularisation import set_drop_path, set_head_dropout
+from videopipe.finetuning.splits import Videos, choose_videos
+from videopipe.finetuning.time_axis import kernel_lengths, learned_lengths, time_parameters
+from videopipe.finetuning.validation import Validator
+from videopipe.inference.settings import Execution, Scoring
+from videopipe.models import load_model
+
+Progress = Callable[[TrainingProgress], None] | None
+
+
+def finetune(
+    config: FinetuneConfig, model: Path, clips: Path, out: Path, on_progress: Progress = None
+) -> dict[str, Any]:
+    """Train the network in `model` on the videos in `clips`; leaves a checkpoint in `out`.
+
+    Goes on with what `out` holds already. Returns the numbers a reader wants first.
+    """
+    network, card = load_model(model)
+    if card.ndim != 3:
+        raise DataError(f"{model} holds a network for images; inflate it to clips first")
+    manifest = read_manifest(clips)
+    videos = choose_videos(manifest, config.protocol)
+    network, card, head_is_new = with_head_for(network, card, manifest.labels, config.recipe.seed)
+    card = replace(
+        card,
+        num_frames=config.num_frames or card.num_frames,
+        clip_seconds=config.clip_seconds or card.clip_seconds,
+    )
+    initial = kernel_lengths(network)
+    branches = set_drop_path(network, config.drop_path)
+    set_head_dropout(network, config.head_dropout)
+    if config.freeze_batch_norm:
+        freeze_batch_norm(network)
+    groups = _groups(network, config)
+    result = _train(config, network, card, manifest, videos, groups, out, on_progress)
+    summary = {
+        "protocol": videos.protocol,
+        "training_videos": len(videos.train),
+        "validation_videos": len(videos.validation),
+        "left_out": videos.left_out,
+        "head": "new" if head_is_new else "kept",
+        "droppable_branches": branches,
+        "steps": result.steps,
+        "seconds_per_step": result.seconds / max(result.steps, 1),
+        "peak_memory_bytes": _peak_memory_bytes(out),
+        **{f"best_{name}": best.value for name, best in result.best.items()},
+    }
+    if os.environ.get("RANK", "0") == "0":
+        _complete_card(out, card, initial, config, summary)
+    return summary
+
+
+def _groups(network: nn.Module, config: FinetuneConfig) -> list[ParameterGroup]:
+    scale = learning_rate_scale(
+        network,
+        head=head_parameters(network),
+        time=time_parameters(network),
+        decay=config.layer_decay,
+        freeze=config.freeze,
+        freeze_patterns=config.freeze_patterns,
+    )
+    return parameter_groups(network, config.recipe, scale=scale)
+
+
+def _train(
+    config: FinetuneConfig,
+    network: nn.Module,
+    card: ModelCard,
+    manifest: Manifest,
+    videos: Videos,
+    groups: list[ParameterGroup],
+    out: Path,
+    on_progress: Progress,
+) -> TrainingResult:
+    phase = Phase(
+        data=training_clips(videos.train, card, config.augmentation, config.recipe.seed),
+        epochs=config.recipe.epochs,
+        normalize=card.preprocessing.normalize,
+    )
+    validator = Validator(
+        card,
+        videos.validation,
+        manifest.labels,
+        scoring=Scoring(clips=config.validation_clips),
+        execution=Execution(device=config.recipe.device, workers=config.decoding_workers),
+    )
+    with validator if videos.validation else nullcontext() as evaluate:
+        return train(
+            network,
+            [phase],
+            recipe=config.recipe,
+            card=card,
+            out=out,
+            evaluate=evaluate,
+            monitor=("accuracy",) if videos.validation else (),
+            groups=groups,
+            on_progress=on_progress,
+        )
+
+
+def _complete_card(
+    out: Path,
+    card: ModelCard,
+    initial: dict[str, tuple[float, float, float]],
+    config: FinetuneConfig,
+    summary: dict[str, Any],
+) -> None:
+    """Write into the checkpoint how it came to be and what became of its time kernels."""
+    kept, _ = load_model(out)
+    provenance = {
+        "made_by": "finetune",
+        "parent": dict(card.provenance),
+        "method": card.provenance.get("method"),
+        "protocol": summary["protocol"],
+        "recipe": config.recipe.result_settings(),
+        "training": summary,
+        "time_axis": list(learned_lengths(initial, kernel_lengths(kept))),
+    }
+    save_checkpoint(out, kept, replace(card, provenance=provenance))
+
+
+def _peak_memory_bytes(out: Path) -> int | None:
+    """The largest that training noted in its log."""
+    lines = (out / "metrics.jsonl").read_text().splitlines()
+    noted = [json.loads(line).get("memory_bytes") for line in lines]
+    return max((value for value in noted if value is not None), default=None)
