@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 Frame = NDArray[np.uint8]  # (height, width, 3), RGB
 
+# With its tree of macroblocks (mbtree), x264 now and then encodes the same small frames otherwise.
+X264_OPTIONS = {"preset": "veryfast", "x264-params": "mbtree=0"}
+
 
 def write_video(
     path: Path,
@@ -26,7 +29,7 @@ def write_video(
     `quality` is x264's constant rate factor: 0 is lossless, 20 is good. One thread, no date and no
     version in the file: the same frames give the same bytes.
     """
-    options = {"crf": str(quality), "preset": "veryfast"} if codec == "libx264" else {}
+    options = X264_OPTIONS | {"crf": str(quality)} if codec == "libx264" else {}
     with av.open(str(path), "w", options={"fflags": "+bitexact"}) as container:
         rate = Fraction(frame_rate).limit_denominator(1001)
         stream = cast("av.VideoStream", container.add_stream(codec, rate=rate, options=options))

@@ -1,6 +1,6 @@
 """Decoding with PyAV, the default: its FFmpeg comes with it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import torch
 from av.video.reformatter import Interpolation, VideoReformatter
 from torch import Tensor
 
-from videopipe.data.backends.pyav_reel import Reel
+from videopipe.data.backends.pyav_reel import Reel, Shot
 from videopipe.data.backends.pyav_stream import PyavStream
 from videopipe.data.decoder import (
     END_TOLERANCE_SECONDS,
@@ -78,6 +78,17 @@ class PyavDecoder:
             if not self._may_skip:
                 self._fill(frames, order, wanted, skip=False)
         return upright(frames.permute(0, 3, 1, 2), self._turns, self._mirrored)
+
+    def pictures(self) -> Iterator[tuple[float, "np.ndarray[Any, np.dtype[np.uint8]]"]]:
+        """Every frame of the video in order: when it begins, and (height, width, channels)."""
+        self.reel.walk()  # which settles the clock
+        self.reel.restart()
+        shot: Shot | None = self.reel.shown
+        while shot is not None:
+            picture = self._picture(shot.frame).permute(2, 0, 1)[None]
+            turned = upright(picture, self._turns, self._mirrored)[0]
+            yield shot.seconds, turned.permute(1, 2, 0).numpy()
+            shot = self.reel.advance()
 
     def _fill(
         self, frames: Tensor, order: Sequence[int], wanted: list[float], *, skip: bool
