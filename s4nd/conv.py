@@ -43,38 +43,76 @@ def toeplitz(taps: Tensor, size: int) -> Tensor:
     return tiled.narrow(-1, start, count).unflatten(-1, (size, 2 * size - 1))[..., :size]
 
 
-def convolve_matmul(signal: Tensor, matrices: Sequence[Tensor], mixing: Mixing) -> Tensor:
-    """One product per axis and channel with the Toeplitz matrix of that axis.
+def convolve_matmul(
+    signal: Tensor, matrices: Sequence[Tensor], skip: Tensor, mixing: Mixing
+) -> Tensor:
+    """One product per axis and channel with the Toeplitz matrix of that axis, plus the skip.
 
-    signal (batch, channels, *axes); matrices one per axis, (outputs, channels, size, size).
+    signal (batch, channels, *axes); matrices one per axis, (rank groups, channels, size, size).
+
+    Channels lead, so that each product is one large matrix per channel. The last axis is multiplied
+    from the right, the others from the left, each brought behind the channels. For two axes that is
+    the layout (channels, height, batch, width), and nothing moves between the products. The result
+    is a view of that layout.
     """
-    channels = signal.shape[1]
-    by_group = [m.unflatten(0, (mixing.rank, mixing.groups)) for m in matrices]
-    x = signal.movedim(1, 0)  # (channels, batch, *axes)
-    groups = []
-    for group in range(mixing.groups):
-        terms = [
-            _along_axes(x, [m[term, group] for m in by_group]) for term in range(mixing.rank)
-        ]
-        y = torch.stack(terms).sum(0) if mixing.rank > 1 else terms[0]
-        groups.append(y.sum(0, keepdim=True) if mixing.dense else y)
-    out = torch.cat(groups) if mixing.groups > 1 else groups[0]
-    del channels
-    return out.movedim(0, 1)
+    by_rank = [m.unflatten(0, (mixing.rank, mixing.groups)) for m in matrices]
+    count = len(matrices)
+    order = (1, 2, 0) if count == 1 else (1, *range(2, count + 1), 0, count + 1)
+    x = signal.permute(order)  # (channels, *axes but the last, batch, last)
+    y = _skip_term(x, skip, dense=mixing.dense)  # (groups channels or groups, first axis, ...)
+    for term in range(mixing.rank):
+        first, *others = [m[term] for m in by_rank]  # (groups, channels, size, size)
+        z = x.movedim(max(count - 1, 1), 1)
+        if others:
+            z = _from_right(z, others.pop())
+        else:
+            z = z.expand(mixing.groups, *z.shape).flatten(0, 1)
+        while others:
+            z = _from_left(others.pop(), z).movedim(count - 1, 1)
+        y = _add_from_left(y, first, z, dense=mixing.dense)
+    inverse = sorted(range(count + 2), key=order.__getitem__)
+    return y.permute(inverse)
 
 
-def _along_axes(x: Tensor, matrices: Sequence[Tensor]) -> Tensor:
-    """x (channels, batch, *axes); matrices (channels, size, size)."""
-    for axis, matrix in enumerate(matrices):
-        moved = x.movedim(2 + axis, 1)  # (channels, size, batch, others)
-        x = torch.bmm(matrix, moved.flatten(2)).view(moved.shape).movedim(1, 2 + axis)
-    return x
+def _skip_term(x: Tensor, skip: Tensor, *, dense: bool) -> Tensor:
+    """skip (groups, channels) times x (channels, ...); dense, summed over channels."""
+    scaled = skip[(...,) + (None,) * (x.dim() - 1)] * x
+    return scaled.sum(1) if dense else scaled.flatten(0, 1)
 
 
-def convolve_fft(signal: Tensor, taps: Sequence[Tensor], mixing: Mixing) -> Tensor:
-    """The same convolution by a zero-padded N-D transform.
+def _from_right(x: Tensor, matrix: Tensor) -> Tensor:
+    """Along the last axis: x (channels, ..., size), matrix (groups, channels, size, size)."""
+    rows = x.flatten(1, -2)
+    if len(matrix) == 1:
+        z = torch.bmm(rows, matrix[0].mT)
+    else:
+        z = torch.matmul(rows, matrix.mT).flatten(0, 1)
+    return z.view(-1, *x.shape[1:])  # (groups channels, ..., size)
 
-    signal (batch, channels, *axes); taps one per axis, (outputs, channels, 2 L).
+
+def _from_left(matrix: Tensor, z: Tensor) -> Tensor:
+    """Along the first axis after the channels: z (groups channels, size, ...)."""
+    return torch.bmm(matrix.flatten(0, 1), z.flatten(2)).view(z.shape)
+
+
+def _add_from_left(y: Tensor, matrix: Tensor, z: Tensor, *, dense: bool) -> Tensor:
+    """y + matrix z along the first axis, summed over channels if dense."""
+    if dense:
+        groups, channels, size, _ = matrix.shape
+        matrix = matrix.transpose(1, 2).reshape(groups, size, channels * size)
+        z = z.reshape(groups, channels * size, *z.shape[2:])
+    else:
+        matrix = matrix.flatten(0, 1)
+    y = y.expand(len(matrix), *y.shape[1:])
+    return torch.baddbmm(y.flatten(2), matrix, z.flatten(2)).view(y.shape)
+
+
+def convolve_fft(
+    signal: Tensor, taps: Sequence[Tensor], skip: Tensor, mixing: Mixing
+) -> Tensor:
+    """The same convolution and skip by a zero-padded N-D transform.
+
+    signal (batch, channels, *axes); taps one per axis, (rank groups, channels, 2 L).
     """
     sizes = signal.shape[2:]
     padded = [_fast_length(n + t.shape[-1] // 2) for n, t in zip(sizes, taps, strict=True)]
@@ -93,7 +131,8 @@ def convolve_fft(signal: Tensor, taps: Sequence[Tensor], mixing: Mixing) -> Tens
     else:
         result = (spectrum.unsqueeze(1) * kernel).flatten(1, 2)
     out = torch.fft.irfftn(result, s=padded, dim=dims)
-    return out[(..., *[slice(0, n) for n in sizes])]
+    through = _skip_term(signal.transpose(0, 1), skip, dense=mixing.dense).transpose(0, 1)
+    return out[(..., *[slice(0, n) for n in sizes])] + through
 
 
 def _only(axis: int, count: int) -> list[int]:

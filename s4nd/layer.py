@@ -81,21 +81,12 @@ class S4ND(nn.Module):
         engine = self._engine(shape)
         operators = self._operators(shape, rates, engine)
         if engine == "matmul":
-            u = signal.to(dtype)
-            y = conv.convolve_matmul(u, [m.to(dtype) for m in operators], self.mixing)
-        else:
-            wide = torch.promote_types(dtype, torch.float32)
-            with torch.autocast(signal.device.type, enabled=False):
-                y = conv.convolve_fft(signal.to(wide), operators, self.mixing).to(dtype)
-            u = signal.to(dtype)
-        return y + self._skip(u)
-
-    def _skip(self, u: Tensor) -> Tensor:
-        ones = [1] * len(self.axes)
-        D = self.D.to(u.dtype)
-        if self.out_channels is not None:
-            return (u * D.view(-1, *ones)).sum(1, keepdim=True)
-        return (u.unsqueeze(1) * D.view(*D.shape, *ones)).flatten(1, 2)
+            operators = [matrix.to(dtype) for matrix in operators]
+            return conv.convolve_matmul(signal.to(dtype), operators, self.D.to(dtype), self.mixing)
+        wide = torch.promote_types(dtype, torch.float32)
+        with torch.autocast(signal.device.type, enabled=False):
+            y = conv.convolve_fft(signal.to(wide), operators, self.D.to(wide), self.mixing)
+        return y.to(dtype)
 
     def kernel(self, shape: Sequence[int], rate: Rate = 1.0) -> Tensor:
         """The N-D kernel a signal with these axes is convolved with, without the skip D.
