@@ -3,12 +3,13 @@
 from typing import Any
 
 from videopipe.stage import Stage
-from videopipe.stages import compare, evaluate, generate, inflate, predict, pretrain
+from videopipe.stages import compare, decode, evaluate, generate, inflate, predict, pretrain
 
 STAGES: dict[str, Stage[Any]] = {
     "generate": generate.STAGE,
     "pretrain": pretrain.STAGE,
     "inflate": inflate.STAGE,
+    "decode": decode.STAGE,
     "evaluate": evaluate.STAGE,
     "compare": compare.STAGE,
     "predict": predict.STAGE,
