@@ -24,19 +24,23 @@ class Backbone:
     config: type[Any]
     fixed: dict[str, Any]
     ndims: tuple[int, ...]
+    reference: str | None = None  # what the public S4ND code calls it
 
 
 BACKBONES: dict[str, Backbone] = {
-    "convnext_tiny": Backbone("ConvNeXt-T", ConvNeXt, ConvNeXtConfig, {}, (2, 3)),
+    "convnext_tiny": Backbone("ConvNeXt-T", ConvNeXt, ConvNeXtConfig, {}, (2, 3), "convnext"),
     "convnext_micro": Backbone(
         "ConvNeXt-M of the paper's Celeb-A",
         ConvNeXt,
         ConvNeXtConfig,
         {"depths": (3, 3, 3, 3), "widths": (64, 128, 256, 512)},
         (2, 3),
+        "convnext",
     ),
-    "vit_base": Backbone("ViT-B/16", ViT, ViTConfig, {}, (2,)),
-    "isotropic": Backbone("S4ND-ISO of CIFAR-10", Isotropic, IsotropicConfig, {}, (1, 2, 3)),
+    "vit_base": Backbone("ViT-B/16", ViT, ViTConfig, {}, (2,), "vit"),
+    "isotropic": Backbone(
+        "S4ND-ISO of CIFAR-10", Isotropic, IsotropicConfig, {}, (1, 2, 3), "isotropic"
+    ),
     "inception": Backbone("Inception-v1 with batch norm", Inception, InceptionConfig, {}, (2, 3)),
     "inception_i3d": Backbone(
         "Inception-I3D", Inception, InceptionConfig, {"ndim": 3, "num_classes": 400}, (3,)

@@ -142,6 +142,7 @@ class ConvNeXt(nn.Module):
     def __init__(self, config: ConvNeXtConfig | None = None, **options: Any) -> None:
         super().__init__()
         self.config = config = replace(config or ConvNeXtConfig(), **options)
+        self.ndim = config.ndim
         self.stem = _stem(config)
         self.stages = nn.ModuleList(_stages(config))
         self.norm = nn.LayerNorm(config.widths[-1], eps=1e-6)

@@ -136,6 +136,7 @@ class Inception(nn.Module):
     def __init__(self, config: InceptionConfig | None = None, **options: Any) -> None:
         super().__init__()
         self.config = config = replace(config or InceptionConfig(), **options)
+        self.ndim = config.ndim
         ndim, scale = config.ndim, config.norm_scale
         layers: dict[str, nn.Module] = {
             "conv_1a": ConvolutionUnit(3, 64, (7,) * ndim, 2, scale),

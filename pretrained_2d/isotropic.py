@@ -98,6 +98,7 @@ class Isotropic(nn.Module):
     def __init__(self, config: IsotropicConfig | None = None, **options: Any) -> None:
         super().__init__()
         self.config = config = replace(config or IsotropicConfig(), **options)
+        self.ndim = config.ndim
         self.encoder = linear(3, config.width)
         self.blocks = nn.ModuleList(
             Block(_layer(config), config.width, config.dropout) for _ in range(config.depth)

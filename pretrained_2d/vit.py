@@ -130,17 +130,11 @@ class ViT(nn.Module):
     def __init__(self, config: ViTConfig | None = None, **options: Any) -> None:
         super().__init__()
         self.config = config = replace(config or ViTConfig(), **options)
+        self.ndim = config.ndim
         width, patch = config.width, (config.patch, config.patch)
         self.patches = Convolution(3, width, patch, stride=patch)
-        self.class_token = (
-            nn.Parameter(torch.zeros(1, 1, width)) if config.has_class_token else None
-        )
-        self.positions = (
-            nn.Parameter(torch.zeros(1, config.num_tokens, width)) if config.has_positions else None
-        )
-        for parameter in (self.class_token, self.positions):
-            if parameter is not None:
-                nn.init.trunc_normal_(parameter, std=0.02)
+        self.class_token = _tokens(1, width) if config.has_class_token else None
+        self.positions = _tokens(config.num_tokens, width) if config.has_positions else None
         rates = drop_path_rates(config.drop_path, config.depth)
         self.blocks = nn.ModuleList(Block(_mixer(config), config, rate) for rate in rates)
         self.norm = nn.LayerNorm(width, eps=config.eps)
@@ -168,6 +162,10 @@ class ViT(nn.Module):
     def forward(self, signal: Tensor, rate: Rate = 1.0) -> Tensor:
         """(batch, 3, height, width) -> (batch, num_classes) logits."""
         return self.head(self.dropout(self.embed(signal, rate)))
+
+
+def _tokens(count: int, width: int) -> nn.Parameter:
+    return nn.Parameter(nn.init.trunc_normal_(torch.empty(1, count, width), std=0.02))
 
 
 def token_rate(rate: Rate) -> float:

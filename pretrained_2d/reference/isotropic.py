@@ -12,7 +12,6 @@ from pretrained_2d.reference.saved import Saved
 
 def read_isotropic(saved: Saved, sizes: Sequence[int], options: Mapping[str, Any]) -> nn.Module:
     """Build the network that the names and shapes describe, and fill it."""
-    _drop_prefix(saved, "model.")
     depth = saved.count(r"layers\.(\d+)\.layer\.")
     if depth == 0:
         raise CheckpointError(
@@ -83,7 +82,3 @@ def _one(saved: Saved, *starts: str) -> str:
             "the isotropic network of the public code is saved with its encoder and decoder"
         )
     return names[0]
-
-
-def _drop_prefix(saved: Saved, prefix: str) -> None:
-    saved.tensors = {name.removeprefix(prefix): t for name, t in saved.tensors.items()}

@@ -1,9 +1,10 @@
 """`from_reference`: which kind of network, what the caller adds, and the one way in."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from pretrained_2d.errors import CheckpointError
 from pretrained_2d.reference.convnext import read_convnext
@@ -17,6 +18,25 @@ READERS: dict[str, Reader] = {
     "isotropic": read_isotropic,
     "vit": read_vit,
 }
+
+
+PATTERNS = {
+    "convnext": r"stages\.0\.blocks\.0\.conv_dw\.(kernel\.\d+\.C|conv\.weight)$",
+    "isotropic": r"layers\.0\.layer\.(kernel\.\d+\.C|conv2d\.weight)$",
+    "vit": r"blocks\.0\.layer\.(kernel\.\d+\.C)$",
+}
+
+
+def recognise(tensors: Mapping[str, Tensor]) -> tuple[str, int] | None:
+    """The kind of network and its number of axes, if the public S4ND code saved these names."""
+    for kind, pattern in PATTERNS.items():
+        names = [name for name in tensors if re.search(rf"^(?:\w+\.)?{pattern}", name)]
+        if names:
+            kernels = [name for name in names if name.endswith(".C")]
+            is_factored = any(name.endswith("conv_dw.conv.time_weight") for name in tensors)
+            ndim = len(kernels) or tensors[names[0]].ndim - 2 + int(is_factored)
+            return kind, 2 if kind == "vit" else ndim
+    return None
 
 
 def from_reference(

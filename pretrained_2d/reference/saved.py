@@ -106,7 +106,7 @@ class Saved:
         if self.tensors:
             names = ", ".join(f"{n} {tuple(t.shape)}" for n, t in list(self.tensors.items())[:8])
             raise CheckpointError(
-                f"{len(self.tensors)} tensors of the state dict have no place in the network: {names}"
+                f"{len(self.tensors)} tensors have no place in the network: {names}"
             )
         for name, layer in self.layers.items():
             built = network.get_submodule(name)
@@ -148,4 +148,6 @@ def as_tensors(state_dict: Mapping[str, Any]) -> dict[str, Tensor]:
     for prefix in ("module.", "_orig_mod.", "sd/", "post/"):
         if tensors and all(name.startswith(prefix) for name in tensors):
             tensors = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
-    return tensors
+    # Its training program keeps the network under "model." beside encoder, decoder and losses.
+    stripped = {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
+    return stripped if len(stripped) == len(tensors) else tensors

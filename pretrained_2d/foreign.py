@@ -1,0 +1,203 @@
+"""Weights that others trained, into a network of ours: all that fits, and a report of the rest."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pretrained_2d.backbones import build
+from pretrained_2d.errors import CheckpointError
+from pretrained_2d.files import TensorFile
+from pretrained_2d.fitting import mismatches, side_by_side
+from pretrained_2d.matching import COUNTER, Match, match_by_name, match_by_structure
+from pretrained_2d.naming import conventions_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForeignReport:
+    """What became of every tensor of a foreign checkpoint."""
+
+    file: str
+    entry: str  # where in the file the weights were; "" for a bare state dict
+    other_entries: tuple[str, ...]
+    convention: str  # whose names they are, or that names did not serve
+    matched: int
+    prefixes: tuple[str, ...] = ()  # taken off all names
+    renamed: Mapping[str, str] = field(default_factory=dict)  # ours -> theirs, where they differ
+    left_out: tuple[str, ...] = ()  # in the file, of no use to the network
+    new: tuple[str, ...] = ()  # in the network, not in the file: newly initialised
+    notes: tuple[str, ...] = ()  # casts and reshapes
+
+    def lines(self) -> list[str]:
+        """For people, the most important first."""
+        where = f" ({self.entry})" if self.entry else ""
+        lines = [f"{self.matched} tensors of {self.file}{where} matched by {self.convention}"]
+        if self.other_entries:
+            lines.append(f"also in the file, not used: {', '.join(self.other_entries)} (--entry)")
+        if self.prefixes:
+            lines.append(f"prefixes taken off: {', '.join(self.prefixes)}")
+        if self.renamed:
+            ours, theirs = next(iter(self.renamed.items()))
+            lines.append(f"{len(self.renamed)} renamed, such as {theirs} -> {ours}")
+        for title, names in (("left out", self.left_out), ("newly initialised", self.new)):
+            if names:
+                more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+                lines.append(f"{len(names)} {title}: {', '.join(names[:8])}{more}")
+        return [*lines, *self.notes]
+
+
+def load_foreign(
+    file: TensorFile, architecture: str, options: Mapping[str, Any]
+) -> tuple[nn.Module, dict[str, Any], ForeignReport]:
+    """A network with the file's weights, the options that rebuild it, and the report.
+
+    The number of classes is the file's unless given. Raises CheckpointError that sets names and
+    shapes side by side when the body of the network does not fit.
+    """
+    options = dict(options)
+    tensors, notes = _usable(file)
+    network = build(architecture, **options)
+    match = _best_match(tensors, network, architecture)
+    changes = _differences_of_options(network, match, architecture, options)
+    if changes:
+        options |= changes
+        network = build(architecture, **options)
+        match = _best_match(tensors, network, architecture)
+    options.setdefault("num_classes", len(network.state_dict()[f"{_head_name(network)}.weight"]))
+    fitted, reshaped = _reshaped(match.tensors, network.state_dict())
+    left_out, new = _leftovers(file, network, architecture, fitted, match)
+    network.load_state_dict(fitted, strict=False)
+    report = ForeignReport(
+        file=file.path.name,
+        entry=file.entry,
+        other_entries=file.other_entries,
+        prefixes=match.prefixes,
+        convention=match.convention,
+        matched=len(fitted),
+        renamed={ours: theirs for ours, theirs in match.names.items() if ours != theirs},
+        left_out=left_out,
+        new=new,
+        notes=(*notes, *reshaped),
+    )
+    return network.eval(), options, report
+
+
+def _usable(file: TensorFile) -> tuple[dict[str, Tensor], list[str]]:
+    """Dense finite tensors; reduced precision becomes float32, which holds it exactly."""
+    tensors, cast = {}, set()
+    for name, tensor in file.tensors.items():
+        if tensor.is_quantized or tensor.layout != torch.strided or tensor.is_complex():
+            raise CheckpointError(
+                f"{file.path}: {name} is quantised, sparse or complex; save the dense float weights"
+            )
+        if tensor.is_floating_point():
+            if not torch.isfinite(tensor).all():
+                raise CheckpointError(
+                    f"{file.path}: {name} has values that are not finite; the training that wrote "
+                    "it had diverged, take an earlier checkpoint"
+                )
+            if tensor.dtype != torch.float32:
+                cast.add(str(tensor.dtype).removeprefix("torch."))
+                tensor = tensor.float()
+        tensors[name] = tensor
+    return tensors, [f"converted from {kind} to float32" for kind in sorted(cast)]
+
+
+def _best_match(tensors: Mapping[str, Tensor], network: nn.Module, architecture: str) -> Match:
+    wanted = network.state_dict()
+    match = match_by_name(tensors, wanted, conventions_of(architecture))
+    if len(match.tensors) < len(wanted) / 2:
+        return match_by_structure(tensors, wanted) or match
+    return match
+
+
+def _differences_of_options(
+    network: nn.Module, match: Match, architecture: str, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Options that the shapes in the file ask for: classes, size of images, scale of norms."""
+    changes: dict[str, Any] = {}
+    head = _head_name(network)
+    weight = match.tensors.get(f"{head}.weight")
+    wanted = network.state_dict().get(f"{head}.weight")
+    if weight is not None and wanted is not None and len(weight) != len(wanted):
+        if "num_classes" in given:
+            raise CheckpointError(
+                f"the file distinguishes {len(weight)} classes, but {given['num_classes']} are "
+                "asked for; give the labels of the file, and fine-tune afterwards"
+            )
+        changes["num_classes"] = len(weight)
+    positions = match.tensors.get("positions")
+    if architecture == "vit_base" and positions is not None and "image_size" not in given:
+        side = round((positions.shape[1] - 1) ** 0.5) * 16
+        if side != 224 and (side // 16) ** 2 + 1 == positions.shape[1]:
+            changes["image_size"] = side
+    scales = [t for n, t in match.unknown.items() if n.endswith(".norm.weight")]
+    if architecture.startswith("inception") and any((t != 1).any() for t in scales):
+        changes["norm_scale"] = True
+    return {name: value for name, value in changes.items() if given.get(name) != value}
+
+
+def _reshaped(
+    tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]
+) -> tuple[dict[str, Tensor], list[str]]:
+    """1×1 convolutions and linear layers hold the same numbers; so do (C, 1, 1) and (C,)."""
+    fitted, notes = {}, []
+    for name, tensor in tensors.items():
+        shape = wanted[name].shape
+        squeezed = [size for size in tensor.shape if size != 1]
+        if tensor.shape != shape and squeezed == [size for size in shape if size != 1]:
+            notes.append(f"{name}: {tuple(tensor.shape)} taken as {tuple(shape)}")
+            tensor = tensor.reshape(shape)
+        fitted[name] = tensor
+    return fitted, notes if len(notes) <= 4 else [*notes[:3], f"… {len(notes) - 3} more reshaped"]
+
+
+def _leftovers(
+    file: TensorFile,
+    network: nn.Module,
+    architecture: str,
+    fitted: Mapping[str, Tensor],
+    match: Match,
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What may be left on either side; anything else is an error, shown side by side."""
+    wanted = network.state_dict()
+    new = [name for name in wanted if name not in fitted and _may_be_new(name, network)]
+    parts = {_part(name) for name in wanted}
+    left_out = [name for name in match.unknown if _may_be_left_out(name, parts, match.unknown)]
+    have = {**fitted, **{n: t for n, t in match.unknown.items() if n not in left_out}}
+    if mismatches(have, {name: wanted[name] for name in wanted if name not in new}):
+        problems = mismatches({**fitted, **match.unknown}, wanted)
+        raise CheckpointError(
+            f"{file.path} does not fit {architecture} (best of all known names: "
+            f"{match.convention}, {len(fitted)} of {len(wanted)} tensors):\n"
+            + side_by_side(problems)
+        )
+    return tuple(left_out), tuple(name for name in new if not name.endswith(COUNTER))
+
+
+def _may_be_new(name: str, network: nn.Module) -> bool:
+    """The head (to be fine-tuned), and what is computed when the network is built."""
+    if name.startswith(f"{_head_name(network)}."):
+        return True
+    learned = {parameter for parameter, _ in network.named_parameters()}
+    return name not in learned and not name.endswith(("running_mean", "running_var"))
+
+
+def _may_be_left_out(name: str, parts: set[str], unknown: Mapping[str, Tensor]) -> bool:
+    """Parts the network does not have at all (second heads, losses), counters, scales of one."""
+    if name.endswith(COUNTER):
+        return True
+    if name.startswith("layers.") and name.endswith(".norm.weight"):
+        return bool((unknown[name] == 1).all())  # Inception's batch norm without a scale
+    return _part(name) not in parts
+
+
+def _part(name: str) -> str:
+    """The outermost part of a network that a name belongs to."""
+    return name.removeprefix("network.").partition(".")[0]
+
+
+def _head_name(network: nn.Module) -> str:
+    return next(name for name, module in network.named_modules() if module is network.head)
