@@ -68,21 +68,23 @@ def health_section(name: str, title: str, folder: Path) -> Section:
     from videopipe.data.manifest import read_manifest
 
     section = Section(name, title)
-    records = read_manifest(folder).records
-    fine = [record for record in records if record.status == "ok"]
-    splits = Counter(record.split or "unsplit" for record in records)
+    manifest = read_manifest(folder)
+    records = manifest.records
+    usable = [record for record in records if record.usable]
+    splits = Counter(record.split or "no split" for record in records)
     counted = ", ".join(f"{count} {split}" for split, count in splits.items())
-    section.text.append(f"{len(records)} videos ({counted}); {len(fine)} can be decoded.")
-    failed = [record for record in records if record.status != "ok"]
-    if failed:
-        reasons = Counter(str(record.reason).partition(":")[0] for record in failed)
-        section.tables.append(
-            Table("Failures by reason", ("reason", "videos"), reasons.most_common())
-        )
-        rows = [(str(record.path), record.split, str(record.reason)) for record in failed]
-        section.tables.append(Table("Videos that failed", ("video", "split", "reason"), rows))
-    durations = [record.duration_seconds for record in fine if record.duration_seconds]
-    rates = [record.frame_rate for record in fine if record.frame_rate]
+    section.text.append(f"Found as {manifest.layout}: {len(records)} videos ({counted}).")
+    section.text.append(f"{len(usable)} can be used, {len(records) - len(usable)} cannot.")
+    troubled = [record for record in records if record.reason]
+    if troubled:
+        reasons = Counter((r.status, r.reason.partition(":")[0]) for r in troubled)
+        counts = [(status, reason, count) for (status, reason), count in reasons.most_common()]
+        section.tables.append(Table("Trouble by reason", ("status", "reason", "videos"), counts))
+        rows = [(record.path, record.split, record.status, record.reason) for record in troubled]
+        columns = ("video", "split", "status", "reason")
+        section.tables.append(Table("Videos in trouble", columns, rows))
+    durations = [record.duration_seconds for record in usable if record.duration_seconds]
+    rates = [record.frame_rate for record in usable if record.frame_rate]
     if durations:
         section.pictures.append(
             plots.histogram(f"{name}-durations", "Duration", durations, x="seconds")
