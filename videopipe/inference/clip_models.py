@@ -104,6 +104,7 @@ class ThreadedModel:
         torch.set_num_threads(before)  # the threads keep their one; everybody else is as before
 
     def _start(self) -> None:
+        torch.get_num_threads()  # a thread's first question sets it to the common number
         torch.set_num_threads(1)
         self._own.forward = self._forwards.get()
         self._started.wait()

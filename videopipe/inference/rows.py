@@ -94,7 +94,7 @@ def _best(probabilities: Floats | None, columns: Columns) -> Row:
     if probabilities is not None:
         best = np.argsort(-probabilities, kind="stable")[: columns.num_top].tolist()
         exact = probabilities.astype(np.float64)
-        entropy = shortest(np.float32(-(exact * np.log(np.maximum(exact, 1e-300))).sum()))
+        entropy = shortest(np.float32(abs((exact * np.log(np.maximum(exact, 1e-300))).sum())))
     row: Row = {}
     for rank in range(columns.num_top):
         found = rank < len(best)
