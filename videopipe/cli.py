@@ -11,11 +11,25 @@ from datetime import datetime
 from pathlib import Path
 from types import FrameType, ModuleType
 
-from videopipe.commands import doctor, graph, inflate, kernels, plan, predict, run, stages, validate
+from videopipe.commands import (
+    adopt,
+    doctor,
+    graph,
+    inflate,
+    kernels,
+    models,
+    plan,
+    predict,
+    run,
+    stages,
+    validate,
+)
 from videopipe.errors import ConfigError, VideopipeError
 
 COMMANDS: dict[str, ModuleType] = {
     "run": run,
+    "models": models,
+    "adopt": adopt,
     "inflate": inflate,
     "predict": predict,
     "plan": plan,

@@ -3,11 +3,12 @@
 from typing import Any
 
 from videopipe.stage import Stage
-from videopipe.stages import compare, decode, evaluate, generate, inflate, predict, pretrain
+from videopipe.stages import adopt, compare, decode, evaluate, generate, inflate, predict, pretrain
 
 STAGES: dict[str, Stage[Any]] = {
     "generate": generate.STAGE,
     "pretrain": pretrain.STAGE,
+    "adopt": adopt.STAGE,
     "inflate": inflate.STAGE,
     "decode": decode.STAGE,
     "evaluate": evaluate.STAGE,

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from pretrained_2d.backbones import build
 from pretrained_2d.errors import CheckpointError
-from pretrained_2d.files import TensorFile
 from pretrained_2d.fitting import mismatches, side_by_side
-from pretrained_2d.matching import COUNTER, Match, match_by_name, match_by_structure
-from pretrained_2d.naming import conventions_of
+from pretrained_2d.foreign.files import TensorFile
+from pretrained_2d.foreign.matching import COUNTER, Match, match_by_name, match_by_structure
+from pretrained_2d.foreign.naming import conventions_of
 
 
 @dataclass(frozen=True, kw_only=True)

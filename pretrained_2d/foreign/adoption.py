@@ -13,10 +13,10 @@ from pretrained_2d.backbones import BACKBONES
 from pretrained_2d.card import ModelCard, Preprocessing
 from pretrained_2d.checkpoint import save_checkpoint
 from pretrained_2d.errors import CheckpointError
-from pretrained_2d.files import TensorFile, read_tensors
-from pretrained_2d.foreign import ForeignReport, load_foreign
+from pretrained_2d.foreign.files import TensorFile, read_tensors
+from pretrained_2d.foreign.usual import USUAL, Usual, crop_to_resize, usual_inputs
+from pretrained_2d.foreign.weights import ForeignReport, load_foreign
 from pretrained_2d.reference import from_reference, recognise
-from pretrained_2d.usual import USUAL, Usual, crop_to_resize, usual_inputs
 
 REPORT = "adoption.json"
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from pretrained_2d.naming import Convention
+from pretrained_2d.foreign.naming import Convention
 
 # What parallel training, compilers and frameworks put before every name.
 PREFIXES = (

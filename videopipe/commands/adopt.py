@@ -1,0 +1,100 @@
+"""`videopipe adopt`: weights that others trained become a checkpoint folder."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+SUMMARY = "bring a checkpoint of another program here, with a report of every tensor"
+EXAMPLES = """  videopipe adopt resnet18.pth --architecture timm/resnet18 --out models/resnet18
+  videopipe adopt i3d.safetensors --architecture inception_i3d --labels k400.txt --out models/i3d
+  videopipe adopt best.ckpt --architecture convnext_tiny --labels cat,dog --mean 0.5,0.5,0.5 \\
+      --std 0.5,0.5,0.5 --image-size 224 --crop 0.875 --out models/pets
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """CHECKPOINT, --architecture, --out, and what a file of weights does not say."""
+    parser.add_argument(
+        "checkpoint",
+        metavar="CHECKPOINT",
+        type=Path,
+        help="a file: .safetensors .pth .pt .bin .ckpt .pyth .tar",
+    )
+    parser.add_argument(
+        "--architecture",
+        required=True,
+        metavar="NAME",
+        help="which network the weights are of; `videopipe models` lists them",
+    )
+    parser.add_argument("--out", required=True, metavar="DIR", type=Path, help="folder to write")
+    parser.add_argument("--labels", metavar="FILE|a,b,…", help="class names, in order")
+    parser.add_argument("--mean", metavar="R,G,B", type=_numbers, help="of values in [0, 1]")
+    parser.add_argument("--std", metavar="R,G,B", type=_numbers, help="of values in [0, 1]")
+    parser.add_argument("--image-size", metavar="PIXELS", type=int, help="side of the input")
+    parser.add_argument(
+        "--crop", metavar="FRACTION", type=float, help="of the short side, such as 0.875"
+    )
+    parser.add_argument("--interpolation", choices=("bilinear", "bicubic"))
+    parser.add_argument("--frames", metavar="N", type=int, help="frames of a clip (3D networks)")
+    parser.add_argument("--clip-seconds", metavar="S", type=float, help="length of a clip")
+    parser.add_argument(
+        "--entry", metavar="NAME", help="which weights, if the file has several (state_dict_ema)"
+    )
+    parser.add_argument(
+        "--option",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        type=_option,
+        help="an option of the architecture, such as mixer=s4nd or ndim=3; repeatable",
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    """Adopt, tell what became of every tensor, and print the folder."""
+    from pretrained_2d.foreign import Adoption, adopt
+    from pretrained_2d.foreign.labels import read_labels
+
+    request = Adoption(
+        checkpoint=args.checkpoint,
+        architecture=args.architecture,
+        entry=args.entry,
+        labels=read_labels(args.labels) if args.labels else None,
+        mean=args.mean,
+        std=args.std,
+        image_size=args.image_size,
+        crop=args.crop,
+        interpolation=args.interpolation,
+        num_frames=args.frames,
+        clip_seconds=args.clip_seconds,
+        options=dict(args.option),
+    )
+    card, report = adopt(request, args.out)
+    for line in report.lines():
+        print(line, file=sys.stderr)
+    pixels = card.preprocessing
+    print(
+        f"input: {pixels.image_size} pixels cropped from a short side of {pixels.resize}, "
+        f"mean {pixels.mean}, std {pixels.std}"
+        + (f", {card.num_frames} frames in {card.clip_seconds} s" if card.num_frames else ""),
+        file=sys.stderr,
+    )
+    print(args.out)
+    return 0
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    return tuple(float(number) for number in text.split(","))
+
+
+def _option(text: str) -> tuple[str, Any]:
+    import json
+
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
