@@ -1,11 +1,14 @@
 """Files and folders that are either whole or not there: write beside, fsync, rename."""
 
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+LEFTOVER = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.(?P<state>partial|older)")
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -54,6 +57,24 @@ def replace_folder(beside: Path, path: Path) -> None:
     beside.rename(path)
     sync_folder(path.parent)
     shutil.rmtree(older, ignore_errors=True)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Clear away below `folder` what killed processes left half-written by the functions above.
+
+    A folder that was just making way for its successor gets its name back.
+    """
+    for path in sorted(folder.rglob(".*")):
+        left = LEFTOVER.fullmatch(path.name)
+        if left is None or not path.exists():
+            continue
+        original = path.with_name(left["name"])
+        if left["state"] == "older" and not original.exists():
+            path.rename(original)
+        elif path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:

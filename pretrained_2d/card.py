@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import torch
-from torch import Tensor
-from torchvision.transforms.v2 import functional as transforms
+if TYPE_CHECKING:  # configurations name this file; reading them must not wait for torch
+    from torch import Tensor
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -26,16 +25,20 @@ class Preprocessing:
     std: tuple[float, ...] = IMAGENET_STD
     interpolation: Literal["bilinear", "bicubic"] = "bilinear"
 
-    def resize_and_crop(self, frames: Tensor) -> Tensor:
+    def resize_and_crop(self, frames: "Tensor") -> "Tensor":
         """uint8 (…, channels, height, width) -> uint8 (…, channels, image_size, image_size)."""
+        from torchvision.transforms.v2 import functional as transforms
+
         if self.crop_first is not None:
             frames = transforms.center_crop(frames, [self.crop_first, self.crop_first])
         mode = transforms.InterpolationMode(self.interpolation)
         frames = transforms.resize(frames, [self.resize], interpolation=mode, antialias=True)
         return transforms.center_crop(frames, [self.image_size, self.image_size])
 
-    def normalize(self, signal: Tensor) -> Tensor:
+    def normalize(self, signal: "Tensor") -> "Tensor":
         """uint8 (batch, channels, *axes) -> float32 of the same shape, mean 0 and std 1."""
+        import torch
+
         shape = (1, -1) + (1,) * (signal.ndim - 2)
         mean = torch.tensor(self.mean, device=signal.device).view(shape) * 255
         std = torch.tensor(self.std, device=signal.device).view(shape) * 255

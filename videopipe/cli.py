@@ -28,14 +28,15 @@ from videopipe.errors import ConfigError, VideopipeError
 
 COMMANDS: dict[str, ModuleType] = {
     "run": run,
+    "plan": plan,
+    "validate": validate,
+    "graph": graph,
+    "stages": stages,
     "models": models,
     "adopt": adopt,
     "inflate": inflate,
     "predict": predict,
-    "plan": plan,
-    "validate": validate,
-    "stages": stages,
-    "graph": graph,
+    "report": report,
     "kernels": kernels,
     "doctor": doctor,
 }

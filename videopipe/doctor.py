@@ -7,12 +7,10 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Literal
 
-# torch 2.N goes with torchvision 0.(N+15) ever since torch 2.0.
-TORCHVISION_AHEAD = 15
 ENOUGH_DISK_GB, ENOUGH_SHARED_MEMORY_GB = 20, 1
 
 
@@ -69,11 +67,13 @@ def check_pairing() -> Iterator[Finding]:
     """torch and torchvision must be of one build."""
     torch, torchvision = version("torch"), version("torchvision")
     remedy = "pip install --upgrade torch torchvision (both from the same index)"
-    minor = re.match(r"2\.(\d+)", torch)
-    wanted = f"0.{int(minor[1]) + TORCHVISION_AHEAD}" if minor else None
-    if wanted and torchvision.split("+")[0].rsplit(".", 1)[0] != wanted:
-        words = f"torch {torch} wants torchvision {wanted}.x, but {torchvision} is installed"
-        yield Finding("problem", words, remedy)
+    for requirement in requires("torchvision") or []:
+        wanted = re.match(r"torch\s*\(?==\s*([\w.]+)", requirement)
+        if wanted and wanted[1] != torch.split("+")[0]:
+            words = (
+                f"torchvision {torchvision} was built for torch {wanted[1]}, but here is {torch}"
+            )
+            yield Finding("problem", words, remedy)
     builds = {text.partition("+")[2] for text in (torch, torchvision)}
     if len(builds) > 1:
         yield Finding(

@@ -11,6 +11,8 @@ from videopipe.pipeline import Job
 
 KEPT = "What is finished is kept; the same command goes on from there."
 
+NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST)
+
 
 def explained(error: BaseException, job: Job, runs: Path) -> BaseException:
     """The error to show: known ones name their stage and the way out, others pass as they are."""
@@ -23,11 +25,11 @@ def explained(error: BaseException, job: Job, runs: Path) -> BaseException:
         return error
     if isinstance(error, VideopipeError | PretrainedError):
         return StageError(f"stage '{job.label}' failed: {error}\n{KEPT}")
-    if isinstance(error, OSError) and error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        return StageError(
-            f"stage '{job.label}': {error.strerror}: '{error.filename}'. The runs folder is {runs}:"
-            " make it writable or choose another one with --runs DIR. " + KEPT
-        )
+    if isinstance(error, OSError) and error.errno in NOT_WRITABLE:
+        words = f"stage '{job.label}': {error.strerror}: '{error.filename}'."
+        if Path(str(error.filename)).absolute().is_relative_to(runs.absolute()):
+            words += f" Make the runs folder {runs} writable or choose another one with --runs DIR."
+        return StageError(f"{words} {KEPT}")
     error.add_note(f"in stage '{job.label}', result {runs / job.folder_name}")
     return error
 

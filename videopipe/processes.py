@@ -1,8 +1,10 @@
-"""The processes of one run: one, or those that `accelerate launch` started."""
+"""The processes of one run: one, or those that `accelerate launch` or `torchrun` started."""
 
 import os
 from datetime import timedelta
 from typing import Any
+
+from videopipe.errors import VideopipeError
 
 # A stage that runs in the first process only may take days while the others wait for it.
 PATIENCE = timedelta(days=60)
@@ -14,7 +16,7 @@ class Processes:
     def __init__(self) -> None:
         self.rank = int(os.environ.get("RANK", "0"))
         self.count = int(os.environ.get("WORLD_SIZE", "1"))
-        self._group: Any = _connect() if self.count > 1 else None
+        self._group: Any = _connect(self.count) if self.count > 1 else None
 
     @property
     def first(self) -> bool:
@@ -39,9 +41,18 @@ class Processes:
             torch.distributed.barrier(group=self._group)
 
 
-def _connect() -> Any:
+def _connect(count: int) -> Any:
     import torch
     from accelerate import PartialState
 
-    PartialState()  # starts the process group the way training will want it
+    if not torch.accelerator.is_available():
+        # Without it accelerate takes each process for the only one when there is no GPU.
+        os.environ["ACCELERATE_USE_CPU"] = "true"
+    on_cpu = os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true", "yes")
+    state = PartialState(cpu=on_cpu)  # starts the process group the way training will want it
+    if state.num_processes != count:
+        raise VideopipeError(
+            f"this is one of {count} processes (WORLD_SIZE), but accelerate sees"
+            f" {state.num_processes}; start them with `accelerate launch` or `torchrun`"
+        )
     return torch.distributed.new_group(backend="gloo", timeout=PATIENCE)

@@ -8,11 +8,12 @@ runs/<pipeline>/                        pipeline.yaml (resolved), run.json, the 
 
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pretrained_2d.atomic import replace_folder, sync_folder, write_text
+from pretrained_2d.atomic import remove_leftovers, replace_folder, sync_folder, write_text
 from videopipe.fingerprint import as_json
 from videopipe.pipeline import Job
 
@@ -50,6 +51,9 @@ class Results:
         folder = self.partial(job)
         earlier = read_record(folder / STARTED) or {}
         folder.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(folder)
+        for older in self.runs.glob(f".{job.folder_name}.*.older"):
+            shutil.rmtree(older, ignore_errors=True)
         attempts = earlier.get("attempts", 0) + 1
         write_record(folder / STARTED, {**describe(job), **record, "attempts": attempts})
         return earlier

@@ -192,7 +192,7 @@ KEPT = "What is finished is kept; the same command goes on from there."
         (
             PermissionError(13, "Permission denied", "/x/y"),
             StageError,
-            "stage 'scores (rule=i3d)': Permission denied: '/x/y'. The runs folder is",
+            "stage 'scores (rule=i3d)': Permission denied: '/x/y'. What",
         ),
     ],
 )

@@ -3,7 +3,17 @@
 from typing import Any
 
 from videopipe.stage import Stage
-from videopipe.stages import adopt, compare, decode, evaluate, generate, inflate, predict, pretrain
+from videopipe.stages import (
+    adopt,
+    compare,
+    decode,
+    evaluate,
+    finetune,
+    generate,
+    inflate,
+    predict,
+    pretrain,
+)
 
 STAGES: dict[str, Stage[Any]] = {
     "generate": generate.STAGE,
@@ -11,7 +21,8 @@ STAGES: dict[str, Stage[Any]] = {
     "adopt": adopt.STAGE,
     "inflate": inflate.STAGE,
     "decode": decode.STAGE,
+    "finetune": finetune.STAGE,
     "evaluate": evaluate.STAGE,
-    "compare": compare.STAGE,
     "predict": predict.STAGE,
+    "compare": compare.STAGE,
 }
