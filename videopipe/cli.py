@@ -20,6 +20,7 @@ from videopipe.commands import (
     models,
     plan,
     predict,
+    report,
     run,
     stages,
     validate,
