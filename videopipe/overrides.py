@@ -26,7 +26,9 @@ def apply_overrides(root: MapNode, overrides: Sequence[str], problems: list[str]
         value = parse_yaml(text, where, problems, where=where) if text else Scalar(where, "")
         if value is None:
             continue
-        inside = path[1:] if path[1] == "matrix" else ("config", *path[1:])
+        # The keys of a matrix are written with their dots: `matrix: {options.mixer: […]}`.
+        varied = path[1] == "matrix" and len(path) > 2
+        inside = ("matrix", ".".join(path[2:])) if varied else ("config", *path[1:])
         changed = with_value(root, ("stages", path[0], *inside), Scalar(where, path[-1]), value)
         assert isinstance(changed, MapNode)
         root = changed
