@@ -101,9 +101,10 @@ class DecodedClip:
 def decode_clips(task: ClipTask) -> Iterator[VideoFacts | DecodedClip]:
     """What is known of the video, then its clips in order; each frame is decoded once."""
     path, plan = Path(task.source.path), task.plan
-    _check_file(path)
-    content = content_id(path)
+    content = _identify(path)
     yield VideoFacts(content)
+    if path.stat().st_size == 0:
+        raise DecodeError(path, "the file is empty")
     with open_video(path, plan.decoder) as video:
         duration_seconds = video.duration_seconds
         yield VideoFacts(content, duration_seconds)
@@ -117,15 +118,12 @@ def decode_clips(task: ClipTask) -> Iterator[VideoFacts | DecodedClip]:
         yield VideoFacts(content, video.duration_seconds, "; ".join(video.problems) or None)
 
 
-def _check_file(path: Path) -> None:
-    """Say in words what opening would only hint at; opening a pipe would wait for ever."""
+def _identify(path: Path) -> str:
+    """The name of the file's bytes. A pipe is refused: opening it would wait for ever."""
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
+        if not stat.S_ISREG(path.stat().st_mode):
             raise DecodeError(path, "is not a file (a folder, a pipe or a device)")
-        if status.st_size == 0:
-            raise DecodeError(path, "the file is empty")
-        path.open("rb").close()
+        return content_id(path)
     except FileNotFoundError:
         raise DecodeError(path, "no such file") from None
     except (OSError, ValueError) as error:
