@@ -32,12 +32,13 @@ def low_rank_kernel(
     y = dt / 2  # (H, 1)
     x_re = y * a[..., 0]  # (H, n), x = y a
     x_squared = y * y * a.square().sum(-1)
-    rows = _pair_residues(a, b, c, p)  # (H, K + R, 1 + R, 2, n)
-    if len(p) == 1 and not torch.compiler.is_compiling():
-        spectrum = RankOneKernel.apply(y, x_squared, x_re, rows.flatten(1, 3), grid)  # (H, K, 2F)
-    else:
-        spectrum = _spectrum(y, x_squared, x_re, rows, grid)
-    return ((spectrum @ grid.inverse) * y[..., None]).transpose(0, 1)
+    weights = _pair_weights(a, torch.cat((b[None], p)))
+    rows = _pair_residues(c.transpose(0, 1), weights)  # (H, K, 1 + R, 2, n)
+    conjugate_p = torch.stack((p[..., 0], -p[..., 1]), -1)
+    rows_p = _pair_residues(conjugate_p.transpose(0, 1), weights)  # (H or 1, R, 1 + R, 2, n)
+    spectrum_of = _spectrum if len(p) > 1 or torch.compiler.is_compiling() else RankOneKernel.apply
+    spectrum = spectrum_of(y, x_squared, x_re, rows, rows_p, grid)  # (K, 2F, H)
+    return (torch.matmul(grid.inverse, spectrum) * y[:, 0]).mT
 
 
 class Grid:
@@ -48,32 +49,42 @@ class Grid:
         t = 2 * math.pi / period * torch.arange(period // 2 + 1, **wide)  # (F,)
         self.sin, self.cos, self.sin_full = (t / 2).sin(), (t / 2).cos(), t.sin()
         # Each frequency stands for its conjugate too, except the two that are their own.
-        weight = torch.where((t == 0) | (t == math.pi), 1 / period, 2 / period)[:, None]
-        phase = t[:, None] * (torch.arange(length, **wide) + 0.5)  # (F, L)
-        self.inverse = torch.cat((weight * phase.cos(), -weight * phase.sin()))  # (2F, L)
+        weight = torch.where((t == 0) | (t == math.pi), 1 / period, 2 / period)
+        phase = (torch.arange(length, **wide)[:, None] + 0.5) * t  # (L, F)
+        self.inverse = torch.cat((weight * phase.cos(), -weight * phase.sin()), -1)  # (L, 2F)
 
 
-def _pair_residues(a: Tensor, b: Tensor, c: Tensor, p: Tensor) -> Tensor:
-    """2 Re(w) and 2 Re(w conj a) for w = left * right, left in (c, conj p), right in (b, p).
+def _pair_weights(a: Tensor, right: Tensor) -> Tensor:
+    """What turns a left factor into residues, (2, H or 1, 1 + R, 2, n): see `_pair_residues`."""
+    re, im = right.transpose(0, 1).unbind(-1)  # (H or 1, 1 + R, n)
+    a_re, a_im = a[:, None].unbind(-1)  # (H or 1, 1, n)
+    of_re = torch.stack((re, re * a_re + im * a_im), 2)
+    of_im = torch.stack((-im, re * a_im - im * a_re), 2)
+    return 2 * torch.stack((of_re, of_im))
+
+
+def _pair_residues(left: Tensor, weights: Tensor) -> Tensor:
+    """2 Re(w) and 2 Re(w conj a) for w = left * right, right in (b, p): (H, K, 1 + R, 2, n).
 
     With them w / (i s - k x) + conj(w) / (i s - k conj x) is (2 Re(w) i s - 2 Re(w conj a) k y) over
-    k^2 |x|^2 - s^2 - 2 i s k Re x. Result (H, K + R, 1 + R, 2, n).
+    k^2 |x|^2 - s^2 - 2 i s k Re x. left (H, K, n, 2).
     """
-    channels = c.shape[1]
-    re, im = torch.cat((b[None], p)).transpose(0, 1).unbind(-1)  # (H or 1, 1 + R, n)
-    a_re, a_im = a[:, None].unbind(-1)  # (H or 1, 1, n)
-    of_re = 2 * torch.stack((re, re * a_re + im * a_im), 2)  # (H or 1, 1 + R, 2, n)
-    of_im = -2 * torch.stack((im, im * a_re - re * a_im), 2)
-    p_re, p_im = p.unbind(-1)
-    conjugate_p = torch.stack((p_re, -p_im), -1).expand(-1, channels, -1, -1)
-    left = torch.cat((c, conjugate_p)).permute(1, 0, 3, 2).contiguous()  # (H, K + R, 2, n)
-    left_re, left_im = left[:, :, :, None, None].unbind(2)
-    return left_re * of_re[:, None] + left_im * of_im[:, None]
+    if weights.shape[1] > 1:
+        re, im = left[:, :, None, None].unbind(-1)  # (H, K, 1, 1, n)
+        return re * weights[0][:, None] + im * weights[1][:, None]
+    # One state space for all channels: a product with a sparse matrix is fastest in both directions.
+    pairs = weights.shape[-1]
+    matrix = torch.diag_embed(weights[:, 0]).permute(3, 0, 1, 2, 4).reshape(2 * pairs, -1)
+    rows = left.reshape(-1, 2 * pairs) @ matrix
+    return rows.view(*left.shape[:2], -1, 2, pairs)
 
 
-def _spectrum(y: Tensor, x_squared: Tensor, x_re: Tensor, rows: Tensor, grid: Grid) -> Tensor:
-    """What RankOneKernel gives, for any rank of P: (H, K, 2F), real parts then imaginary parts."""
-    rank = rows.shape[2] - 1
+def _spectrum(
+    y: Tensor, x_squared: Tensor, x_re: Tensor, rows: Tensor, rows_p: Tensor, grid: Grid
+) -> Tensor:
+    """What RankOneKernel gives, for any rank of P: (K, 2F, H), real parts then imaginary parts."""
+    rank = rows_p.shape[1]
+    rows = torch.cat((rows, rows_p.expand(len(y), -1, -1, -1, -1)), 1)  # (H, K + R, 1 + R, 2, n)
     re = x_squared[..., None] * grid.cos.square() - grid.sin.square()  # (H, n, F)
     im = x_re[..., None] * grid.sin_full
     poles = torch.cat((re, im), -1) / (re * re + im * im).repeat(1, 1, 2)  # (H, n, 2F)
@@ -84,4 +95,4 @@ def _spectrum(y: Tensor, x_squared: Tensor, x_re: Tensor, rows: Tensor, grid: Gr
     for _ in range(rank):
         row = table[:, -1:, :-1] * (shift / (1 + shift * table[:, -1:, -1:]))
         table = table[:, :-1, :-1] - table[:, :-1, -1:] * row
-    return torch.cat((table[:, :, 0].real, table[:, :, 0].imag), -1)
+    return torch.cat((table[:, :, 0].real, table[:, :, 0].imag), -1).movedim(0, -1)
