@@ -1,0 +1,120 @@
+"""What does time cost? Training steps of an inflated network beside its 2D network.
+
+    python tools/bench_inflation.py                       # ConvNeXt-T, 30 frames of 224 pixels
+    python tools/bench_inflation.py --frames 8 --size 112 --repeats 5 --json bench.json
+
+Every row runs forward and backward on the same frames; the 2D network takes them as a batch. Rows
+take turns and the fastest of their repeats counts, so that a busy machine disturbs all alike. The
+naive row runs every inflated kernel as a plain Conv3d, as most I3D code does.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import timm
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from videopipe.inflation.folded import inflate
+from videopipe.inflation.kernel3d import FoldedConv3d
+
+ROWS: dict[str, dict[str, Any]] = {
+    "s3d, one vector per layer": {"method": "s3d"},
+    "s3d, one vector per channel": {"method": "s3d", "temporal_weights": "channel"},
+    "s4nd": {"method": "s4nd"},
+    "i3d, folded": {"method": "i3d"},
+}
+
+
+class NaiveConv3d(nn.Module):
+    """The same 3D kernel as an ordinary Conv3d on (batch, channels, time, height, width)."""
+
+    def __init__(self, folded: FoldedConv3d) -> None:
+        super().__init__()
+        self.folded = folded
+
+    def forward(self, frames: Tensor) -> Tensor:
+        layer, spatial = self.folded, self.folded.spatial
+        clip = layer.clock.unfold(frames)[:, :, 0].transpose(1, 2)
+        ends = layer.length // 2
+        clip = functional.pad(clip, (0, 0, 0, 0, ends, ends), mode="replicate")
+        strides, margins = (1, *spatial.stride), (0, *spatial.padding)
+        out = functional.conv3d(
+            clip, layer.weight, layer.bias, strides, margins, groups=spatial.groups
+        )
+        return out.transpose(1, 2).flatten(0, 1)
+
+
+def step_2d(architecture: str, clip: Tensor) -> Callable[[], None]:
+    network = timm.create_model(architecture, num_classes=51).train()
+    frames = clip[0].transpose(0, 1).contiguous()
+    return lambda: network(frames).mean(0).logsumexp(-1).backward()
+
+
+def step_video(architecture: str, clip: Tensor, options: dict[str, Any]) -> Callable[[], None]:
+    naive = options.get("naive", False)
+    options = {name: value for name, value in options.items() if name != "naive"}
+    network = timm.create_model(architecture, num_classes=51)
+    video = inflate(network, image_size=clip.shape[-1], num_frames=clip.shape[2], **options)
+    if naive:
+        for layer in video.plan.layers:
+            parent, _, name = layer.name.rpartition(".")
+            module = network.get_submodule(layer.name)
+            network.get_submodule(parent).add_module(name, NaiveConv3d(module))
+    video.train()
+    return lambda: video(clip).logsumexp(-1).sum().backward()
+
+
+def measure(steps: dict[str, Callable[[], None]], repeats: int) -> dict[str, float]:
+    """Fastest time of each step in seconds, the steps taking turns; one round warms up."""
+    best = dict.fromkeys(steps, float("inf"))
+    for turn in range(repeats + 1):
+        for name, step in steps.items():
+            start = time.perf_counter()
+            step()
+            if turn:
+                best[name] = min(best[name], time.perf_counter() - start)
+    return best
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--architecture", default="convnext_tiny", help="of timm (convnext_tiny)")
+    parser.add_argument("--frames", type=int, default=30)
+    parser.add_argument("--size", type=int, default=224, help="pixels (224)")
+    parser.add_argument("--repeats", type=int, default=3, help="counted rounds (3)")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS))
+    parser.add_argument("--no-naive", action="store_true", help="leave out the slow Conv3d row")
+    parser.add_argument("--json", type=Path, help="write the numbers here too")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(0)
+    clip = torch.randn(1, 3, args.frames, args.size, args.size)
+    steps = {"2D network, same frames": step_2d(args.architecture, clip)}
+    for name in args.rows:
+        steps[name] = step_video(args.architecture, clip, ROWS[name])
+    seconds = measure(steps, args.repeats)
+    if not args.no_naive:
+        naive = step_video(args.architecture, clip, {"method": "i3d", "naive": True})
+        start = time.perf_counter()
+        naive()
+        seconds["i3d, naive Conv3d (one step)"] = time.perf_counter() - start
+    base = seconds["2D network, same frames"]
+    print(f"{args.architecture}, 1×3×{args.frames}×{args.size}×{args.size}, training step")
+    print("| network | seconds | of 2D |\n|---|---|---|")
+    for name, value in seconds.items():
+        print(f"| {name} | {value:.2f} | {value / base:.2f}× |")
+    if args.json:
+        args.json.write_text(json.dumps({"arguments": vars(args), "seconds": seconds}, default=str))
+
+
+if __name__ == "__main__":
+    main()
