@@ -4,6 +4,7 @@ Order of data, augmentation, dropout and learning rate are functions of the step
 weights, optimiser, average, scaler, the step, and what was reported so far.
 """
 
+import pickle
 import shutil
 import warnings
 from pathlib import Path
@@ -38,7 +39,7 @@ def load_newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
     for state in reversed(states):
         try:
             content = torch.load(state / FILE, map_location="cpu", weights_only=True)
-        except (RuntimeError, OSError, EOFError, ValueError) as error:
+        except (RuntimeError, OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
             warnings.warn(f"{state} is damaged ({error}); trying the one before", stacklevel=2)
             continue
         return state, content
