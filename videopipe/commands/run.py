@@ -35,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run the jobs, write the report, and say where to look."""
+    from videopipe.errors import StageError
     from videopipe.progress import duration, say
     from videopipe.runlog import RunLog
     from videopipe.runner import run_jobs
@@ -46,11 +47,17 @@ def main(args: argparse.Namespace) -> int:
     log = RunLog(pipeline, jobs, runs)
     if first:
         log.begin()
-    outcomes = run_jobs(jobs, runs, redo=args.redo, on_state=log.note)
+    try:
+        outcomes = run_jobs(jobs, runs, redo=args.redo, on_state=log.note)
+    except StageError:
+        if first:
+            write_page(log.folder)
+        raise
     if not first:
         return 0
     log.finish()
     made = sum(outcome.state != "cached" for outcome in outcomes)
+    page = write_page(log.folder, anew=bool(made))
     took = duration(sum(outcome.seconds for outcome in outcomes))
     say(
         f"{pipeline.name}: {made} of {len(outcomes)} results made in {took}"
@@ -60,17 +67,36 @@ def main(args: argparse.Namespace) -> int:
     for outcome in outcomes:
         print(f"{outcome.job.label}\t{outcome.folder}")
     sys.stdout.flush()
-    for line in what_next(outcomes, args):
+    for line in what_next(outcomes, page, args):
         say(line)
     return 0
 
 
-def what_next(outcomes: "list[Outcome]", args: argparse.Namespace) -> list[str]:
+def write_page(folder: Path, *, anew: bool = True) -> Path | None:
+    """Write the report of the run; what stands in its way is said and stops nothing."""
+    from videopipe.progress import say
+
+    page = folder / "report" / "report.html"
+    if page.is_file() and not anew:
+        return page
+    from videopipe.report.write import DAMAGE, write_report
+
+    say("writing the report")
+    try:
+        return write_report(folder)
+    except DAMAGE as error:
+        say(f"no report could be written: {error}")
+        return None
+
+
+def what_next(outcomes: "list[Outcome]", page: Path | None, args: argparse.Namespace) -> list[str]:
     """Where to look and what to try, for the kinds of results that there are."""
     from videopipe.stage import Kind
 
     last = {outcome.job.record.output: outcome for outcome in outcomes}
     lines = ["", "Look at:"]
+    if page is not None:
+        lines.append(f"  {page}    the report: open it in a browser")
     if Kind.TABLE in last:
         lines.append(f"  {last[Kind.TABLE].folder}    the comparison")
     if Kind.SCORES in last:
