@@ -52,6 +52,10 @@ class BackendUnavailableError(DecodeError):
     """A backend is not installed, or cannot serve this file correctly; another one can."""
 
 
+class NoVideoError(DecodeError):
+    """There is nothing to decode: no file, no video stream. No other backend need be tried."""
+
+
 class EndOfVideoError(DecodeError):
     """Frames were asked for after the end of what decodes: the header promised more."""
 

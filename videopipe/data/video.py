@@ -10,7 +10,13 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from videopipe.data.decoder import BackendUnavailableError, Decoder, EndOfVideoError, VideoInfo
+from videopipe.data.decoder import (
+    BackendUnavailableError,
+    Decoder,
+    EndOfVideoError,
+    NoVideoError,
+    VideoInfo,
+)
 from videopipe.errors import DecodeError
 
 __all__ = ["BACKENDS", "DecodeError", "EndOfVideoError", "Video", "VideoInfo", "open_video"]
@@ -20,9 +26,13 @@ log = logging.getLogger(__name__)
 # Where each backend lives, imported when asked for: module, and class called (path, short_side).
 BACKENDS: dict[str, tuple[str, str]] = {
     "av": ("videopipe.data.backends.pyav", "PyavDecoder"),
+    "torchcodec": ("videopipe.data.backends.torchcodec_reader", "TorchcodecDecoder"),
+    "decord": ("videopipe.data.backends.decord_reader", "DecordDecoder"),
+    "pytorchvideo": ("videopipe.data.backends.pytorchvideo_reader", "PytorchvideoDecoder"),
 }
-# What `auto` tries, quickest first as measured by tools/bench_decode.py.
-AUTO_ORDER = ("av",)
+# What `auto` tries, quickest first as measured by tools/bench_decode.py. decord is not among them:
+# it can hang for ever on the very files that another backend refuses.
+AUTO_ORDER = ("av", "torchcodec")
 
 
 class Video:
@@ -97,14 +107,16 @@ def open_video(path: Path | str, backend: str = "auto", short_side: int | None =
     path = Path(path)
     if backend != "auto":
         return Video(path, load_backend(backend)(path, short_side), backend)
-    reasons = []
+    reasons: list[DecodeError] = []
     for name in AUTO_ORDER:
         try:
             video = Video(path, load_backend(name)(path, short_side), name)
+        except NoVideoError:
+            raise
         except DecodeError as error:
             reasons.append(error)
             continue
-        if any(not isinstance(reason, BackendUnavailableError) for reason in reasons):
+        if reasons:
             log.warning("%s: %s; decoding it with %s instead", path, reasons[0].reason, name)
         return video
     raise reasons[0]

@@ -20,6 +20,12 @@ from videopipe.data.decoder import (
 )
 from videopipe.data.picture import rows_of, scaled_size, turns_and_mirror, upright
 
+PLAIN = Interpolation.BILINEAR
+# Without these flags scaled pictures come out darker by one or two grey levels.
+EXACT_SCALING = Interpolation(
+    Interpolation.BILINEAR | Interpolation.ACCURATE_RND | Interpolation.FULL_CHR_H_INT
+)
+
 
 class PyavDecoder:
     """See `Decoder`. Only frames that are asked for are turned into RGB."""
@@ -121,7 +127,8 @@ class PyavDecoder:
 
     def _picture(self, frame: Any) -> Tensor:
         height, width = self._size
+        scaling = (height, width) != (frame.height, frame.width)
         rgb = self._reformatter.reformat(
-            frame, width, height, "rgb24", interpolation=Interpolation.BILINEAR
+            frame, width, height, "rgb24", interpolation=EXACT_SCALING if scaling else PLAIN
         )
         return rows_of(np.frombuffer(memoryview(rgb.planes[0]), np.uint8), height, width)

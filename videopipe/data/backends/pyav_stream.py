@@ -11,6 +11,7 @@ from typing import Any
 import av
 import av.logging
 
+from videopipe.data.decoder import NoVideoError
 from videopipe.errors import DecodeError
 
 av.logging.set_level(av.logging.PANIC)  # problems are reported by us, in words
@@ -35,7 +36,7 @@ class PyavStream:
             # HMDB-51 has Latin-1 metadata; nobody needs it, and it must not stop anyone.
             self._container = av.open(str(self.path), metadata_errors="replace")
         except FileNotFoundError:
-            raise DecodeError(self.path, "no such file") from None
+            raise NoVideoError(self.path, "no such file") from None
         except (av.FFmpegError, OSError, ValueError) as error:
             raise DecodeError(self.path, f"cannot be opened as a video ({_words(error)})") from None
         try:
@@ -132,9 +133,9 @@ def _choose_stream(path: Path, container: Any) -> Any:
     """FFmpeg's own choice, as all backends make it; cover pictures are not films."""
     stream = container.streams.best("video")
     if stream is None:
-        raise DecodeError(path, "holds no video stream")
+        raise NoVideoError(path, "holds no video stream")
     if stream.disposition & av.stream.Disposition.attached_pic:
-        raise DecodeError(path, "holds no film, only an attached picture")
+        raise NoVideoError(path, "holds no film, only an attached picture")
     return stream
 
 
