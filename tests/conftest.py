@@ -8,6 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+# Some virtual machines announce matrix units (AMX) they do not have; bf16 layers would then kill
+# the process. Must be set before torch is imported.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 

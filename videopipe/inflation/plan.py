@@ -146,15 +146,19 @@ def _selection(layers: str) -> Callable[[Seen, nn.Module], bool]:
         return _is_depthwise
     if layers == "spatial>1":
         return lambda seen, module: seen.kind == "mixer" or _extent(module) > 1
-    if layers.startswith("re:"):
-        try:
-            pattern = re.compile(layers[3:])
-        except re.error as error:
-            raise InflationError(
-                f"layers: {layers[3:]!r} is not a regular expression ({error})"
-            ) from error
-        return lambda seen, _: bool(pattern.search(seen.name))
-    return lambda seen, _: fnmatchcase(seen.name, layers)
+    matches = _name_pattern(layers)
+    return lambda seen, _: matches(seen.name)
+
+
+def _name_pattern(pattern: str) -> Callable[[str], bool]:
+    """A glob over the whole name, or `re:` and a regular expression found anywhere in it."""
+    if not pattern.startswith("re:"):
+        return lambda name: fnmatchcase(name, pattern)
+    try:
+        expression = re.compile(pattern[3:])
+    except re.error as error:
+        raise InflationError(f"{pattern[3:]!r} is not a regular expression ({error})") from error
+    return lambda name: bool(expression.search(name))
 
 
 def _extent(module: nn.Module) -> int:
@@ -183,8 +187,8 @@ def _nothing_chosen(layers: str, candidates: Sequence[Seen]) -> str:
 def _pools(seen: Mapping[str, Seen], options: InflationOptions) -> list[Seen]:
     pools: list[Seen] = []
     for pattern in options.temporal_pool:
-        wanted = _selection(pattern)
-        found = [layer for name, layer in seen.items() if name and wanted(layer, nn.Identity())]
+        matches = _name_pattern(pattern)
+        found = [layer for name, layer in seen.items() if name and matches(name)]
         usable = [layer for layer in found if layer.by_frame and len(layer.output_shape) > 2]
         if not usable:
             raise InflationError(

@@ -1,0 +1,116 @@
+"""Mixing time by a matrix is a convolution along time."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from s4nd import S4ND, AxisConfig
+from videopipe.inflation.clock import Clock
+from videopipe.inflation.options import InflationOptions
+from videopipe.inflation.state_space import state_space_kernel
+from videopipe.inflation.time_kernel import TapKernel, TimeMixing, time_matrix
+
+CLIPS, STEPS, CHANNELS = 2, 7, 4
+PADDINGS = {"replicate": "replicate", "zeros": "constant"}
+
+
+def convolve(signal: Tensor, taps: Tensor, padding: str) -> Tensor:
+    """(clips, channels, time, anything) with one kernel per channel, by torch's own convolution."""
+    left = (taps.shape[1] - 1) // 2
+    clips, channels, steps, rest = signal.shape
+    rows = signal.permute(0, 3, 1, 2).reshape(clips * rest, channels, steps)
+    ends = (left, taps.shape[1] - 1 - left)
+    rows = functional.pad(rows, ends, mode=PADDINGS[padding])
+    mixed = functional.conv1d(rows, taps[:, None], groups=channels)
+    return mixed.view(clips, rest, channels, steps).permute(0, 2, 3, 1)
+
+
+@pytest.mark.parametrize("padding", ["replicate", "zeros"])
+@pytest.mark.parametrize("length", [1, 2, 3, 5, 13])
+@pytest.mark.parametrize("shared", [True, False])
+def test_feature_maps_are_convolved_along_time(padding: str, length: int, shared: bool) -> None:
+    taps = torch.randn(1 if shared else CHANNELS, length)
+    clock = Clock(CLIPS, STEPS)
+    folded = torch.randn(CLIPS * STEPS, CHANNELS, 3, 5)
+    mixed = TimeMixing(TapKernel(taps), clock, padding=padding)(folded)
+    signal = folded.view(CLIPS, STEPS, CHANNELS, 15).transpose(1, 2)
+    expected = convolve(signal, taps.expand(CHANNELS, -1), padding)
+    actual = mixed.view(CLIPS, STEPS, CHANNELS, 15).transpose(1, 2)
+    torch.testing.assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+def test_tokens_and_windows_keep_their_places(parts: int) -> None:
+    taps = torch.randn(CHANNELS, 3)
+    clock = Clock(CLIPS, STEPS)
+    folded = torch.randn(CLIPS * STEPS * parts, 6, CHANNELS)  # tokens, channels last
+    mixed = TimeMixing(TapKernel(taps), clock, channel_dim=-1)(folded)
+    shape = (CLIPS, STEPS, parts * 6, CHANNELS)
+    expected = convolve(folded.view(shape).permute(0, 3, 1, 2), taps, "replicate")
+    torch.testing.assert_close(mixed.view(shape).permute(0, 3, 1, 2), expected)
+
+
+def test_behind_pooling_there_are_fewer_steps() -> None:
+    taps = torch.randn(1, 3)
+    folded = torch.randn(CLIPS * (STEPS // 2), CHANNELS, 2, 2)
+    pooled = TimeMixing(TapKernel(taps), Clock(CLIPS, STEPS), reduction=2)(folded)
+    plain = TimeMixing(TapKernel(taps), Clock(CLIPS, STEPS // 2))(folded)
+    assert torch.equal(pooled, plain)
+
+
+def test_replicate_padding_keeps_the_gain_in_every_row() -> None:
+    kernel = torch.rand(CHANNELS, 9)
+    rows = time_matrix(kernel, 4, "replicate").sum(-1)
+    torch.testing.assert_close(rows, kernel.sum(-1, keepdim=True).expand(-1, 4))
+    assert (time_matrix(kernel, 4, "zeros").sum(-1) < rows).all()
+
+
+@pytest.mark.parametrize("rate", [1.0, 2.0, 0.5])
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_state_space_kernel_is_the_time_axis_of_s4nd(rate: float, bidirectional: bool) -> None:
+    options = InflationOptions(
+        num_frames=STEPS, start="random", basis="legs", state=8, bidirectional=bidirectional
+    )
+    kernel = state_space_kernel(CHANNELS, 1, options)
+    layer = S4ND(CHANNELS, [kernel.axis.config])
+    layer.spaces[0].load_state_dict(kernel.axis.state_dict())
+    torch.nn.init.zeros_(layer.D)
+    mixing = TimeMixing(kernel, Clock(CLIPS, STEPS, rate), padding="zeros")
+    folded = torch.randn(CLIPS * STEPS, CHANNELS)
+    expected = layer(folded.view(CLIPS, STEPS, CHANNELS).transpose(1, 2), rate)
+    actual = mixing(folded).view(CLIPS, STEPS, CHANNELS).transpose(1, 2)
+    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("length", [0.5, 1.0, 4.0, 20.0])
+@pytest.mark.parametrize("start", ["identity", "deterministic"])
+def test_starts_keep_a_still_video(start: str, length: float) -> None:
+    options = InflationOptions(num_frames=STEPS, start=start, basis="legs", length=length)
+    kernel = state_space_kernel(CHANNELS, 1, options)
+    still = torch.randn(1, CHANNELS, 2, 2).expand(STEPS, -1, -1, -1)
+    mixed = TimeMixing(kernel, Clock(1, STEPS))(still)
+    torch.testing.assert_close(mixed, still, rtol=1e-5, atol=1e-5)
+
+
+def test_identity_is_a_delta_of_any_length_and_the_paper_doubles() -> None:
+    options = InflationOptions(num_frames=STEPS, length=4.0)
+    moving = torch.randn(STEPS, CHANNELS, 2, 2)
+    mixed = TimeMixing(state_space_kernel(CHANNELS, 1, options), Clock(1, STEPS))(moving)
+    torch.testing.assert_close(mixed, moving)
+    paper = InflationOptions(num_frames=STEPS, length=1.0, start="paper", basis="legs")
+    still = torch.randn(1, CHANNELS).expand(STEPS, -1)
+    doubled = TimeMixing(state_space_kernel(CHANNELS, 1, paper), Clock(1, STEPS))(still)
+    torch.testing.assert_close(doubled, 2 * still, rtol=1e-4, atol=1e-4)
+
+
+def test_length_fixes_the_step() -> None:
+    for length, step in ((20.0, 0.1), (4.0, 0.5), (2.0, 1.0), (1.0, 2.0)):
+        kernel = state_space_kernel(CHANNELS, 1, InflationOptions(length=length))
+        torch.testing.assert_close(kernel.axis.log_dt.exp(), torch.full((CHANNELS, 1), step))
+
+
+def test_axis_config_of_unknown_basis_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown basis 'leggs'"):
+        state_space_kernel(CHANNELS, 1, InflationOptions(basis="leggs"))
+    assert AxisConfig(3, basis="legs").size == 3
