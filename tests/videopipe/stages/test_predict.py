@@ -1,0 +1,74 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pretrained_2d.backbones import build
+from pretrained_2d.card import ModelCard, Preprocessing
+from pretrained_2d.checkpoint import save_checkpoint
+from videopipe.data.writing import write_video
+from videopipe.errors import DataError
+from videopipe.inference import Execution, Scoring
+from videopipe.stage import Inputs, Result
+from videopipe.stages.predict import STAGE, PredictConfig
+
+QUICK = Execution(device="cpu", workers=1, threads=1)
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory) -> dict[str, Path]:
+    """A 2D network and a data set with three unseen videos, one of them broken."""
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("given")
+    network = build("timm/test_resnet", num_classes=2, ndim=2)
+    card = ModelCard(
+        architecture="timm/test_resnet",
+        options={"num_classes": 2},
+        labels=("a", "b"),
+        preprocessing=Preprocessing(image_size=32, resize=32),
+    )
+    save_checkpoint(folder / "model", network, card)
+    (folder / "data" / "unseen").mkdir(parents=True)
+    for number in range(2):
+        pictures = np.random.default_rng(number).integers(0, 256, (12, 32, 32, 3), dtype=np.uint8)
+        write_video(folder / "data" / "unseen" / f"{number}.mp4", pictures, frame_rate=12)
+    (folder / "data" / "unseen" / "broken.mp4").write_bytes(b"no film")
+    return {"model": folder / "model", "data": folder / "data"}
+
+
+def inputs(**folders: Path) -> Inputs:
+    return Inputs({name: [Result(folder, name)] for name, folder in folders.items()})
+
+
+def test_unseen_videos_of_a_data_set(given, tmp_path):
+    config = PredictConfig(file_format="jsonl", execution=QUICK, scoring=Scoring(clips=2))
+    summary = STAGE.run(config, inputs(**given), tmp_path)
+    assert summary["statuses"] == {"error": 1, "ok": 2}
+    rows = [json.loads(line) for line in (tmp_path / "predictions.jsonl").read_text().splitlines()]
+    assert [Path(row["path"]).name for row in rows] == ["0.mp4", "1.mp4", "broken.mp4"]
+    assert rows[0]["clips"] == 2
+
+
+def test_videos_by_path_and_a_limit_of_failures(given, tmp_path):
+    config = PredictConfig(videos=given["data"] / "unseen", max_failed=0, execution=QUICK)
+    with pytest.raises(DataError, match=r"1 of 3 rows are not ok, more than max_failed \(0\)"):
+        STAGE.run(config, inputs(model=given["model"]), tmp_path)
+    assert (tmp_path / "predictions.parquet").exists()
+
+
+def test_videos_must_come_from_one_place(given, tmp_path):
+    for config, folders in (
+        (PredictConfig(), {"model": given["model"]}),
+        (PredictConfig(videos=tmp_path), given),
+    ):
+        with pytest.raises(DataError, match="not both and not neither"):
+            STAGE.run(config, inputs(**folders), tmp_path / "out")
+
+
+def test_settings_that_cannot_be_are_refused():
+    with pytest.raises(ValueError, match="top_k must be 1 or more, got 0"):
+        PredictConfig(top_k=0)
+    with pytest.raises(ValueError, match="max_failed must be 0 or more"):
+        PredictConfig(max_failed=-1)
