@@ -47,7 +47,7 @@ def test_all_frames_of_a_clip_get_the_same_box():
 def test_odd_parts_and_missing_labels_are_refused():
     mixing = Mixing(Recipe(mixup=0.8), CARD, Shares(0, 2, 2))
     mixing.require_even_parts(16)
-    with pytest.raises(TrainingError, match="batch_size is 12.*multiple of 8"):
+    with pytest.raises(TrainingError, match=r"batch_size is 12.*multiple of 8"):
         mixing.require_even_parts(12)
     with pytest.raises(TrainingError, match="names no labels"):
         Mixing(Recipe(mixup=0.8), ModelCard(architecture="x"), Shares())

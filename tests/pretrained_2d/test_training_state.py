@@ -33,7 +33,10 @@ def test_a_damaged_state_gives_way_to_the_one_before(tmp_path):
         path, _ = load_newest(tmp_path)
     assert path.name == "step_000000001"
     (path / "state.pt").write_bytes(b"")
-    with pytest.warns(UserWarning), pytest.raises(TrainingError, match="none of the 2"):
+    with (
+        pytest.warns(UserWarning, match="damaged"),
+        pytest.raises(TrainingError, match="none of the 2"),
+    ):
         load_newest(tmp_path)
 
 
