@@ -5,6 +5,19 @@ from typing import Literal
 
 from pretrained_2d.setting import setting
 
+# As in s4nd.bases, which a test holds them to.
+Basis = Literal[
+    "legs",
+    "fourier",
+    "hippo",
+    "random-linear",
+    "random-inv",
+    "diag-lin",
+    "diag-inv",
+    "diag-legs",
+    "diag-real",
+]
+
 
 @dataclass(frozen=True, kw_only=True)
 class InflationOptions:
@@ -47,7 +60,7 @@ class InflationOptions:
     length: float | None = setting(
         1.0, "s4nd: initial kernel length; none draws it per channel", unit="steps"
     )
-    basis: str = setting("fourier", "s4nd: legs, fourier, hippo, diag-lin, …")
+    basis: Basis = setting("fourier", "s4nd: the functions that a kernel is made of")
     state: int = setting(64, "s4nd: size of the state space, even")
     copies: int | None = setting(1, "s4nd: independent state spaces; none: one per channel")
     bidirectional: bool = setting(True, "s4nd: the kernel looks both ways")

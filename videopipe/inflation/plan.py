@@ -13,7 +13,7 @@ from videopipe.inflation.options import InflationOptions
 from videopipe.inflation.survey import Seen, survey
 
 
-class InflationError(VideopipeError):
+class InflationError(VideopipeError, ValueError):
     """A network cannot be inflated as asked."""
 
 

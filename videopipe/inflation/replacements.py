@@ -6,7 +6,8 @@ from torch import Tensor, nn
 from videopipe.inflation.clock import Clock
 from videopipe.inflation.kernel3d import FoldedConv3d
 from videopipe.inflation.options import InflationOptions
-from videopipe.inflation.plan import PlannedLayer
+from videopipe.inflation.plan import InflationError, PlannedLayer
+from videopipe.inflation.state_space import state_space_kernel
 from videopipe.inflation.temporal_patch import PatchConv
 from videopipe.inflation.time_kernel import TapKernel, TimeMixing
 from videopipe.inflation.time_mixed import TimeMixed, TimePooling
@@ -43,9 +44,10 @@ def replacement(
 
 def _kernel(planned: PlannedLayer, options: InflationOptions) -> nn.Module:
     if options.method == "s4nd":
-        from videopipe.inflation.state_space import state_space_kernel
-
-        return state_space_kernel(planned.channels, planned.reduction, options)
+        try:
+            return state_space_kernel(planned.channels, planned.reduction, options)
+        except ValueError as error:
+            raise InflationError(f"time axis behind {planned.name}: {error}") from error
     return TapKernel(_taps(planned.channels, options))
 
 

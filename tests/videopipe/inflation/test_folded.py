@@ -192,7 +192,14 @@ class Compiled(nn.Module):
         return self.head(self.deep(self.conv(images).relu()).relu().mean((2, 3)))
 
 
-@pytest.mark.parametrize("method", ["s3d", "i3d", "s4nd"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        "s4nd",
+        pytest.param("s3d", marks=pytest.mark.slow),
+        pytest.param("i3d", marks=pytest.mark.slow),
+    ],
+)
 def test_compiles_as_one_graph_and_trains(method: str) -> None:
     network = inflate(Compiled(), method=method, temporal_weights="channel", **SMALL).train()
     compiled = torch.compile(network, fullgraph=True, backend="aot_eager")
