@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from pretrained_2d.layers import DropPath, Perceptron, drop_path_rates, linear
-from pretrained_2d.mixers import AxisPlan, Mixer, Rate, make_mixer
+from pretrained_2d.mixers import AxisPlan, Mixer, Rate, make_mixer, replace_layers
 from pretrained_2d.resampling import (
     ConvolutionDownsample,
     PatchStem,
@@ -56,6 +56,7 @@ class ConvNeXtConfig:
     stem_kernel: int | Sequence[int] = 16  # samples, of the S4ND stem; one for all axes or each
     downsample_activation: bool = False  # a GELU after the S4ND of a downsampling
     downsample_gated: bool = True  # a gated linear unit after it
+    layers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # S4ND unlike the plan
 
     def __post_init__(self) -> None:
         if self.ndim not in (2, 3):
@@ -148,6 +149,7 @@ class ConvNeXt(nn.Module):
         self.norm = nn.LayerNorm(config.widths[-1], eps=1e-6)
         self.dropout = nn.Dropout(config.head_dropout)
         self.head = linear(config.widths[-1], config.num_classes)
+        replace_layers(self, config.layers)
 
     def embed(self, signal: Tensor, rate: Rate = 1.0) -> Tensor:
         """(batch, 3, *axes) -> (batch, features), what the classifier sees."""

@@ -21,34 +21,30 @@ def check_fit(
 
 
 def mismatches(given: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> list[tuple[str, str]]:
-    """Pairs (what the network wants, what the file has nearest to it)."""
-    missing = [name for name in wanted if name not in given]
-    unexpected = [name for name in given if name not in wanted]
-    problems = []
-    for name in wanted:
-        if name in given and given[name].shape != wanted[name].shape:
-            problems.append((_describe(name, wanted[name]), _describe(name, given[name])))
-    for name in missing:
-        near = nearest(name, wanted[name], {other: given[other] for other in unexpected})
-        problems.append((_describe(name, wanted[name]), near))
-    matched = " ".join(have for _, have in problems)
-    for name in unexpected:
-        if name not in matched.split():
-            problems.append(("–", _describe(name, given[name])))
-    return problems
+    """Pairs (what the network wants, what the file has, or has nearest to it)."""
+    spare = {name: tensor for name, tensor in given.items() if name not in wanted}
+    problems: list[tuple[str, str]] = []
+    for name, tensor in wanted.items():
+        if name not in given:
+            # Only what will be shown is looked for: that takes time with thousands of names.
+            near = nearest(name, tensor, spare) if len(problems) < SHOWN else None
+            found = f"missing; nearest: {_describe(near, given[near])}" if near else "missing"
+            problems.append((_describe(name, tensor), found))
+        elif given[name].shape != tensor.shape:
+            problems.append((_describe(name, tensor), _describe(name, given[name])))
+    return problems + [("–", _describe(name, tensor)) for name, tensor in spare.items()]
 
 
-def nearest(name: str, wanted: Tensor, candidates: Mapping[str, Tensor]) -> str:
-    """The candidate whose name and shape are nearest, described; or "missing"."""
+def nearest(name: str, wanted: Tensor, candidates: Mapping[str, Tensor]) -> str | None:
+    """The candidate whose name and shape are most alike; None if none is."""
 
     def likeness(other: str) -> float:
         same_shape = candidates[other].shape == wanted.shape
-        return SequenceMatcher(None, name, other).quick_ratio() + 0.5 * same_shape
+        same_kind = other.rpartition(".")[2] == name.rpartition(".")[2]
+        return SequenceMatcher(None, name, other).ratio() + 0.5 * same_shape + 0.3 * same_kind
 
     best = max(candidates, key=likeness, default=None)
-    if best is None or likeness(best) < 0.6:
-        return "missing"
-    return "missing; nearest: " + _describe(best, candidates[best])
+    return best if best is not None and likeness(best) > 0.8 else None
 
 
 def side_by_side(problems: list[tuple[str, str]]) -> str:

@@ -13,7 +13,14 @@ from torch.nn import functional
 
 from pretrained_2d.convolution import Convolution
 from pretrained_2d.layers import linear
-from pretrained_2d.mixers import AxisPlan, DepthwiseConvolution, GatedS4ND, Rate, TiedDropout
+from pretrained_2d.mixers import (
+    AxisPlan,
+    DepthwiseConvolution,
+    GatedS4ND,
+    Rate,
+    TiedDropout,
+    replace_layers,
+)
 
 CIFAR_AXIS = {"state": 64, "basis": "legs", "dt_min": 0.1, "dt_max": 1.0}
 
@@ -35,6 +42,7 @@ class IsotropicConfig:
     head_dropout: float = 0.0
     axis: Mapping[str, Any] = field(default_factory=lambda: dict(CIFAR_AXIS))
     time_axis: Mapping[str, Any] = field(default_factory=dict)
+    layers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # S4ND unlike the plan
 
     def __post_init__(self) -> None:
         if self.ndim not in (1, 2, 3):
@@ -106,6 +114,7 @@ class Isotropic(nn.Module):
         self.norm = nn.LayerNorm(config.width)
         self.dropout = nn.Dropout(config.head_dropout)
         self.head = linear(config.width, config.num_classes)
+        replace_layers(self, config.layers)
 
     def embed(self, signal: Tensor, rate: Rate = 1.0) -> Tensor:
         """(batch, 3, *axes) -> (batch, width), what the classifier sees."""

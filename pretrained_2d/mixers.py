@@ -163,3 +163,22 @@ def make_mixer(
             channels, channels, kernel, padding=padding, groups=channels, repeat_ends=repeat_ends
         )
     return DepthwiseConvolution(channels, kernel, repeat_ends=repeat_ends)
+
+
+def replace_layers(network: nn.Module, layers: Mapping[str, Mapping[str, Any]]) -> None:
+    """Give single S4ND layers other axes than the plan says.
+
+    layers: name -> {"axes": keywords of AxisConfig for each axis, "rank": number}, all JSON.
+    """
+    for name, changes in layers.items():
+        planned = network.get_submodule(name)
+        if not isinstance(planned, S4ND):
+            raise ValueError(f"layer {name!r} is not an S4ND, so it cannot have axes of its own")
+        layer = S4ND(
+            planned.channels,
+            [AxisConfig(**axis) for axis in changes["axes"]],
+            rank=changes.get("rank", 1),
+            out_channels=planned.out_channels,
+            multiplier=planned.multiplier,
+        )
+        network.set_submodule(name, layer)

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from pretrained_2d.convolution import Convolution
 from pretrained_2d.layers import DropPath, Perceptron, drop_path_rates, linear
-from pretrained_2d.mixers import AxisPlan, GatedS4ND, Rate
+from pretrained_2d.mixers import AxisPlan, GatedS4ND, Rate, replace_layers
 
 TOKEN_AXIS = {"state": 64, "basis": "legs", "dt_min": 0.001, "dt_max": 0.1}
 
@@ -43,6 +43,7 @@ class ViTConfig:
     axis: Mapping[str, Any] = field(default_factory=lambda: dict(TOKEN_AXIS))
     outputs: int = 2  # kernels for each channel, of S4ND
     norm_eps: float | None = None  # 1e-6 with attention and 1e-5 with S4ND, unless given
+    layers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # S4ND unlike the plan
 
     def __post_init__(self) -> None:
         if self.ndim != 2:
@@ -140,6 +141,7 @@ class ViT(nn.Module):
         self.norm = nn.LayerNorm(width, eps=config.eps)
         self.dropout = nn.Dropout(config.head_dropout)
         self.head = linear(width, config.num_classes)
+        replace_layers(self, config.layers)
 
     def embed(self, signal: Tensor, rate: Rate = 1.0) -> Tensor:
         """(batch, 3, height, width) -> (batch, width), what the classifier sees."""

@@ -2,6 +2,8 @@
 
 import argparse
 import pickle
+import re
+import warnings
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -125,7 +127,8 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 
 def _read_pickled(path: Path) -> Any:
     try:
-        with torch.serialization.safe_globals(PLAIN_DATA):
+        with torch.serialization.safe_globals(PLAIN_DATA), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # an unusual pickle protocol
             return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise CheckpointError(_refusal(path, str(error))) from error
@@ -142,14 +145,12 @@ def _read_pickled(path: Path) -> Any:
 
 
 def _refusal(path: Path, reason: str) -> str:
-    wanted = [word for word in reason.split() if "." in word and word.isprintable()]
-    named = next((w.strip("`'\"") for w in wanted if w.startswith(("`", "'"))), "")
     if "TorchScript" in reason or _is_torchscript(path):
         return f"{path} is a TorchScript program; save its state_dict() and adopt that"
-    what = f" ({named})" if named else ""
+    named = re.search(r"GLOBAL (\S+)", reason)
     return (
-        f"{path} is refused: it holds Python objects{what}, and loading those can run any code. "
-        "In the program that wrote it, save the tensors alone: "
+        f"{path} is refused: it holds Python objects{f' ({named[1]})' if named else ''}, and "
+        "loading those can run any code. In the program that wrote it, save the tensors alone: "
         'torch.save(model.state_dict(), "weights.pth"), or as safetensors'
     )
 

@@ -43,11 +43,14 @@ def match_by_name(
     return max(candidates, key=lambda match: len(match.tensors))
 
 
-def match_by_structure(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> Match | None:
+def match_by_structure(
+    tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], head: str
+) -> Match | None:
     """Pair tensors by their place, if all shapes and kinds agree one by one in order; else None.
 
     Kinds are the last parts of names (weight, bias, running_mean), so that two layers of equal
     shape may be confused only when the file lists them in another order than the network does.
+    The layer named `head` may have another number of classes.
     """
     theirs = [name for name in tensors if not name.endswith(COUNTER)]
     ours = [name for name in wanted if not name.endswith(COUNTER)]
@@ -55,7 +58,10 @@ def match_by_structure(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tenso
         return None
     for their_name, our_name in zip(theirs, ours, strict=True):
         same_kind = their_name.rpartition(".")[2] == our_name.rpartition(".")[2]
-        if not same_kind or tensors[their_name].shape != wanted[our_name].shape:
+        their_shape, our_shape = tensors[their_name].shape, wanted[our_name].shape
+        if our_name.startswith(f"{head}."):
+            their_shape, our_shape = their_shape[1:], our_shape[1:]
+        if not same_kind or their_shape != our_shape:
             return None
     names = dict(zip(ours, theirs, strict=True))
     found = {ours: tensors[theirs] for ours, theirs in names.items()}
@@ -90,6 +96,20 @@ def _match(
         else:
             unknown[ours] = tensors[original]
     return Match(convention.name, tuple(prefixes), names, found, unknown)
+
+
+def common_prefixes(tensors: Mapping[str, Tensor]) -> tuple[tuple[str, ...], dict[str, Tensor]]:
+    """Prefixes that all names have, and the tensors without them."""
+    prefixes: list[str] = []
+    stripped = dict(tensors)
+    while True:
+        for prefix in PREFIXES:
+            if stripped and all(name.startswith(prefix) for name in stripped):
+                prefixes.append(prefix)
+                stripped = {name.removeprefix(prefix): t for name, t in stripped.items()}
+                break
+        else:
+            return tuple(prefixes), stripped
 
 
 def _score(names: Mapping[str, str], wanted: Mapping[str, Tensor], convention: Convention) -> int:

@@ -13,6 +13,7 @@ from pretrained_2d.fitting import mismatches, side_by_side
 from pretrained_2d.foreign.files import TensorFile
 from pretrained_2d.foreign.matching import COUNTER, Match, match_by_name, match_by_structure
 from pretrained_2d.foreign.naming import conventions_of
+from pretrained_2d.foreign.timm_names import match_by_timm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,10 +107,16 @@ def _usable(file: TensorFile) -> tuple[dict[str, Tensor], list[str]]:
 
 
 def _best_match(tensors: Mapping[str, Tensor], network: nn.Module, architecture: str) -> Match:
+    """By names; else by the library's own conversion; else by structure."""
     wanted = network.state_dict()
     match = match_by_name(tensors, wanted, conventions_of(architecture))
+    if all(name in match.tensors for name, _ in network.named_parameters()):
+        return match
+    converted = match_by_timm(tensors, network) if architecture.startswith("timm/") else None
+    if converted is not None and len(converted.tensors) > len(match.tensors):
+        return converted
     if len(match.tensors) < len(wanted) / 2:
-        return match_by_structure(tensors, wanted) or match
+        return match_by_structure(tensors, wanted, _head_name(network)) or match
     return match
 
 
@@ -168,13 +175,18 @@ def _leftovers(
     left_out = [name for name in match.unknown if _may_be_left_out(name, parts, match.unknown)]
     have = {**fitted, **{n: t for n, t in match.unknown.items() if n not in left_out}}
     if mismatches(have, {name: wanted[name] for name in wanted if name not in new}):
-        problems = mismatches({**fitted, **match.unknown}, wanted)
+        everything = {**fitted, **match.unknown}
+        problems = mismatches(_without_counters(everything), _without_counters(wanted))
         raise CheckpointError(
             f"{file.path} does not fit {architecture} (best of all known names: "
             f"{match.convention}, {len(fitted)} of {len(wanted)} tensors):\n"
             + side_by_side(problems)
         )
     return tuple(left_out), tuple(name for name in new if not name.endswith(COUNTER))
+
+
+def _without_counters(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor for name, tensor in tensors.items() if not name.endswith(COUNTER)}
 
 
 def _may_be_new(name: str, network: nn.Module) -> bool:

@@ -24,15 +24,12 @@ def read_convnext(saved: Saved, sizes: Sequence[int], options: Mapping[str, Any]
             _move_block(saved, config, stage, block)
     saved.move("head.norm", "norm")
     saved.move("head.fc", "head")
-    if saved.layers:
-        space = saved.axis_options(-1)
-        found["axis"] = space
+    first = "stages.0.blocks.0.mixer"
+    if first in saved.layers:
+        found["axis"] = saved.axis_options(first, -1)
         if config.ndim == 3:
-            exclude = ["stem.mixer"]  # its time axis is planned as its other axes are
-            found["time_axis"] = saved.axis_options(0, exclude=exclude)
-    network = ConvNeXt(ConvNeXtConfig(**found))
-    saved.fill(network)
-    return network
+            found["time_axis"] = saved.axis_options(first, 0)
+    return saved.fill(lambda options: ConvNeXt(ConvNeXtConfig(**options)), found)
 
 
 def _shape_of_network(saved: Saved, sizes: Sequence[int]) -> dict[str, Any]:

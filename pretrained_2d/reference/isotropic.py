@@ -37,13 +37,12 @@ def read_isotropic(saved: Saved, sizes: Sequence[int], options: Mapping[str, Any
         _move_block(saved, block, found["mixer"], sizes)
     saved.move("norm.norm", "norm")
     saved.move(decoder, "head")
-    if saved.layers:
-        found["axis"] = saved.axis_options(-1)
+    first = "blocks.0.mixer.mixer"
+    if first in saved.layers:
+        found["axis"] = saved.axis_options(first, -1)
         if len(sizes) == 3:
-            found["time_axis"] = saved.axis_options(0)
-    network = Isotropic(IsotropicConfig(**{**found, **options}))
-    saved.fill(network)
-    return network
+            found["time_axis"] = saved.axis_options(first, 0)
+    return saved.fill(lambda all_: Isotropic(IsotropicConfig(**all_)), {**found, **options})
 
 
 def _mixer_options(saved: Saved) -> dict[str, Any]:

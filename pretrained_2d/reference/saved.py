@@ -1,7 +1,7 @@
 """A state dict of the public code, read name by name so that nothing is left out unnoticed."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -91,33 +91,48 @@ class Saved:
         for name, tensor in layer.state_dict().items():
             self.state[f"{ours}.{name}"] = tensor
 
-    def axis_options(self, position: int, *, exclude: Sequence[str] = ()) -> dict[str, Any]:
-        """What all S4ND layers say of one axis, as keywords of AxisConfig without the size."""
-        found = []
-        for name, layer in self.layers.items():
-            if name not in exclude:
-                found.append(_options(layer.axes[position], layer.channels))
-        if any(options != found[0] for options in found):
-            raise CheckpointError(f"the S4ND layers differ in their axes: {found}")
-        return found[0] if found else {}
+    def axis_options(self, layer: str, position: int) -> dict[str, Any]:
+        """What an S4ND layer says of one axis, as keywords of AxisConfig without the size."""
+        options = asdict(self.layers[layer].axes[position])
+        for name in ("size", "period"):
+            del options[name]
+        if options["copies"] == self.layers[layer].channels > 1:
+            options["copies"] = "channels"
+        defaults = asdict(AxisConfig(1))
+        return {k: v for k, v in options.items() if v != defaults[k] or k == "basis"}
 
-    def fill(self, network: nn.Module) -> None:
-        """Give the network its weights; raises if something of theirs was not understood."""
+    def fill(
+        self, build: Callable[[dict[str, Any]], nn.Module], options: dict[str, Any]
+    ) -> nn.Module:
+        """Build the network and give it its weights; raises if something was not understood.
+
+        S4ND layers that are not as the plan for all says are named in the option `layers`.
+        """
         if self.tensors:
             names = ", ".join(f"{n} {tuple(t.shape)}" for n, t in list(self.tensors.items())[:8])
             raise CheckpointError(
                 f"{len(self.tensors)} tensors have no place in the network: {names}"
             )
-        for name, layer in self.layers.items():
-            built = network.get_submodule(name)
-            if not isinstance(built, S4ND) or _grids(built) != _grids(layer):
-                raise CheckpointError(f"S4ND layer {name!r} has axes {layer.axes}, not {built}")
+        network = build(options)
+        different = {
+            name: {"axes": [asdict(axis) for axis in layer.axes], "rank": layer.rank}
+            for name, layer in self.layers.items()
+            if _meaning(network.get_submodule(name)) != _meaning(layer)
+        }
+        if different:
+            network = build({**options, "layers": different})
         network.load_state_dict(self.state)
+        return network
 
 
-def _grids(layer: S4ND) -> list[tuple[int, int]]:
-    """What the weights mean but their shapes do not show: size and period along each axis."""
-    return [(axis.size, axis.period or axis.size) for axis in layer.axes]
+def _meaning(layer: nn.Module) -> list[tuple[Any, ...]]:
+    """What the weights mean, along each axis; the basis and the start are history."""
+    assert isinstance(layer, S4ND)
+    names = ("size", "state", "copies", "bidirectional", "bandlimit", "rule", "num_low_rank")
+    return [
+        (layer.rank, axis.period or axis.size, *(getattr(axis, name) for name in names))
+        for axis in layer.axes
+    ]
 
 
 def _is_bidirectional(part: Mapping[str, Tensor], out_channels: int | None) -> bool:
@@ -125,17 +140,6 @@ def _is_bidirectional(part: Mapping[str, Tensor], out_channels: int | None) -> b
         return True
     outputs = out_channels or len(part["D"])
     return len(part["kernel.0.C"]) % (2 * outputs) == 0
-
-
-def _options(axis: AxisConfig, channels: int) -> dict[str, Any]:
-    options = asdict(axis)
-    size = options.pop("size")
-    if options["period"] in (None, size):
-        del options["period"]
-    if options["copies"] == channels > 1:
-        options["copies"] = "channels"
-    defaults = asdict(AxisConfig(size))
-    return {k: v for k, v in options.items() if v != defaults.get(k) or k == "basis"}
 
 
 def as_tensors(state_dict: Mapping[str, Any]) -> dict[str, Tensor]:

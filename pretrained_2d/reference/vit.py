@@ -40,9 +40,8 @@ def read_vit(saved: Saved, sizes: Sequence[int], options: Mapping[str, Any]) -> 
         _move_block(saved, block, count)
     saved.move("norm.norm", "norm")
     saved.move("head", "head")
-    network = ViT(ViTConfig(**{**found, "axis": saved.axis_options(0), **options}))
-    saved.fill(network)
-    return network
+    found["axis"] = saved.axis_options("blocks.0.mixer.mixer", 0)
+    return saved.fill(lambda all_: ViT(ViTConfig(**all_)), {**found, **options})
 
 
 def _move_block(saved: Saved, block: int, count: int) -> None:
