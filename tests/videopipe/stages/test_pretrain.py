@@ -1,0 +1,128 @@
+import json
+
+import pytest
+import torch
+from PIL import Image
+
+from pretrained_2d.augmentation import Augmentation
+from pretrained_2d.checkpoint import load_checkpoint
+from pretrained_2d.errors import ImageDataError
+from pretrained_2d.pretrain_config import PhaseConfig, PretrainConfig
+from pretrained_2d.recipe import Recipe
+from s4nd import S4ND
+from videopipe.errors import DataError
+from videopipe.stage import Inputs, Result
+from videopipe.stages.pretrain import run
+
+COLOURS = {"blue": (30, 60, 200), "green": (40, 180, 60), "red": (200, 40, 50)}
+
+
+@pytest.fixture
+def images(tmp_path):
+    """Three colours with a little noise; no val split, a test split."""
+    generator = torch.Generator().manual_seed(0)
+    for split, count in (("train", 20), ("test", 4)):
+        for label, colour in COLOURS.items():
+            folder = tmp_path / "images" / split / label
+            folder.mkdir(parents=True)
+            for number in range(count):
+                shift = torch.randint(-25, 25, (3,), generator=generator).tolist()
+                shade = tuple(c + s for c, s in zip(colour, shift, strict=True))
+                Image.new("RGB", (16, 16), shade).save(folder / f"{number}.png")
+    return tmp_path / "images"
+
+
+def config(images=None, **changes):
+    settings = {
+        "architecture": "isotropic",
+        "options": {"depth": 1, "width": 8, "axis": {"state": 4, "bandlimit": 0.5}},
+        "data": images,
+        "image_size": 16,
+        "test_sizes": (8,),
+        "recipe": Recipe(epochs=6, batch_size=6, lr=0.03, workers=0),
+    }
+    return PretrainConfig(**{**settings, **changes})
+
+
+def test_it_trains_at_one_size_and_tests_at_others(images, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    summary = run(config(images, train_size=8), Inputs({}), out)
+    assert summary["best"]["accuracy@8"] > 0.8
+    assert summary["images"] == {"train": 54, "val": 6, "test": 12}
+    assert set(summary["test"]) == {"accuracy@8", "accuracy@16"}
+    network, card = load_checkpoint(out)
+    assert card.labels == ("blue", "green", "red")
+    assert card.options["axis"] == {
+        "state": 4, "bandlimit": 0.5, "basis": "legs", "dt_min": 0.1, "dt_max": 1.0,
+    }  # fmt: skip
+    assert card.preprocessing.image_size == 16
+    assert network(torch.zeros(1, 3, 8, 8), 2.0).shape == (1, 3)
+    for size in (8, 16):
+        _, best = load_checkpoint(out / "best" / f"accuracy@{size}")
+        reached = best.provenance["metrics"][f"accuracy@{size}"]
+        assert reached == pytest.approx(summary["best"][f"accuracy@{size}"], abs=1e-4)
+    assert "layout" in json.loads((out / "images.json").read_text())
+
+
+def test_phases_set_size_rate_and_bandlimit(images, tmp_path):
+    phases = (PhaseConfig(epochs=2, size=8, bandlimit=0.2), PhaseConfig(epochs=1))
+    out = tmp_path / "out"
+    out.mkdir()
+    settings = config(images, phases=phases, options={"depth": 1, "width": 8})
+    summary = run(settings, Inputs({}), out)
+    assert summary["steps"] == 3 * 9
+    network, card = load_checkpoint(out / "last")
+    assert card.options["axis"]["bandlimit"] is None
+    assert all(m.bandlimit == (None, None) for m in network.modules() if isinstance(m, S4ND))
+    network, card = load_checkpoint(out / "best/accuracy@8")
+    limit = card.options["axis"]["bandlimit"]
+    assert limit == (0.2 if summary["best_epoch"]["accuracy@8"] <= 2 else None)
+
+
+def test_generated_data_is_taken_from_its_images(images, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    inputs = Inputs({"data": [Result(images.parent, "data")]})
+    settings = config(recipe=Recipe(epochs=1, batch_size=6, workers=0), max_images=12)
+    summary = run(settings, inputs, out)
+    assert summary["images"]["train"] == 12
+
+
+def test_broken_images_stop_the_run_or_are_left_out(images, tmp_path):
+    (images / "train/red/3.png").write_bytes(b"no image")
+    out = tmp_path / "out"
+    out.mkdir()
+    with pytest.raises(ImageDataError, match=r"train/red/3\.png|red/3\.png"):
+        run(config(images), Inputs({}), out)
+    few = Recipe(epochs=1, batch_size=6, workers=0)
+    summary = run(config(images, max_broken=1, recipe=few), Inputs({}), out)
+    assert sum(summary["images"].values()) == 60 + 12 - 1
+
+
+def test_augmentation_and_mixing_run_together(images, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    augmentation = Augmentation(crop="random_resized", rand_augment="rand-m9-n2", erase=0.25)
+    recipe = Recipe(epochs=1, batch_size=6, mixup=0.8, cutmix=1.0, repeats=3, workers=0)
+    summary = run(config(images, augmentation=augmentation, recipe=recipe), Inputs({}), out)
+    assert summary["steps"] == 9
+
+
+def test_a_run_without_images_says_how_to_give_them(tmp_path):
+    with pytest.raises(DataError, match=r"set data: FOLDER, or connect the input `data`"):
+        run(config(), Inputs({}), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"large_data": "/x"}, "data and large_data are both given"),
+        ({"data": None, "large_data": "/x"}, "data_version is missing"),
+        ({"train_size": 8, "phases": (PhaseConfig(epochs=1),)}, "train_size and phases"),
+        ({"validation_share": 1.0}, "validation_share is 1.0"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(tmp_path, changes, message):
+    with pytest.raises(ValueError, match=message):
+        config(tmp_path, **changes)
