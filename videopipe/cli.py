@@ -16,6 +16,7 @@ from videopipe.commands import (
     doctor,
     graph,
     inflate,
+    init,
     kernels,
     models,
     plan,
@@ -28,6 +29,7 @@ from videopipe.commands import (
 from videopipe.errors import ConfigError, VideopipeError
 
 COMMANDS: dict[str, ModuleType] = {
+    "init": init,
     "run": run,
     "plan": plan,
     "validate": validate,
@@ -62,6 +64,9 @@ class Terminated(KeyboardInterrupt):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and turn whatever happens into a message and an exit code."""
     args = build_parser().parse_args(arguments)
+    # Threads that wait by spinning make torch ten times slower where another job wants the cores.
+    # Read when torch is first imported, which no command has done yet.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     previous = signal.signal(signal.SIGTERM, _terminate)
     try:
         return int(COMMANDS[args.command].main(args))

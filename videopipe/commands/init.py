@@ -1,0 +1,52 @@
+"""`videopipe init`: a first pipeline for a folder of videos."""
+
+import argparse
+from pathlib import Path
+
+SUMMARY = "look at a folder of labelled videos and write a pipeline for it"
+EXAMPLES = """\
+  videopipe init my_videos --checkpoint resnet50.pth --architecture timm/resnet50
+  videopipe init my_videos --out my_videos.yaml      # expects $WEIGHTS at run time
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("data", type=Path, help="folder of videos, or a list of them")
+    parser.add_argument(
+        "--checkpoint",
+        default="$WEIGHTS",
+        help="weights of a 2D network (default: the environment variable WEIGHTS)",
+    )
+    parser.add_argument(
+        "--architecture",
+        default="convnext_tiny",
+        help="the network they belong to, see `videopipe models` (default: convnext_tiny)",
+    )
+    parser.add_argument("--image-size", type=int, default=224, help="pixels (default: 224)")
+    parser.add_argument("--out", type=Path, help="the file to write (default: NAME.yaml here)")
+    parser.add_argument("--overwrite", action="store_true", help="replace the file if it exists")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Write the YAML and say what to do with it."""
+    from pretrained_2d import atomic
+    from videopipe.errors import VideopipeError
+    from videopipe.first_pipeline import look_at, write_pipeline
+    from videopipe.progress import say
+
+    out = args.out or Path(f"{args.data.resolve().stem}.yaml")
+    if out.exists() and not args.overwrite:
+        raise VideopipeError(f"{out} exists; give another --out, or --overwrite")
+    found = look_at(args.data)
+    text = write_pipeline(
+        found,
+        checkpoint=args.checkpoint,
+        architecture=args.architecture,
+        image_size=args.image_size,
+    )
+    atomic.write_text(out, text)
+    say(f"{found.layout}: {found.videos} videos, {found.classes} classes")
+    say(f"Next: videopipe validate {out} && videopipe run {out}")
+    print(out)
+    return 0
