@@ -1,6 +1,7 @@
 """A pipeline for a folder of videos that was looked at first, written with its reasons."""
 
 import json
+import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,7 +112,7 @@ def write_pipeline(found: Findings, *, checkpoint: str, architecture: str, image
     """The YAML, with a comment where a choice was made."""
     return TEMPLATE.format(
         data=_quoted(str(found.data.resolve())),
-        name=_quoted(found.data.resolve().stem or "videos"),
+        name=re.sub(r"[^A-Za-z0-9_-]+", "_", found.data.resolve().stem).strip("_") or "videos",
         layout=found.layout,
         videos=found.videos,
         splits=", ".join(f"{count} {name}" for name, count in found.splits.items()),
