@@ -1,0 +1,67 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+from pretrained_2d import build, read_card
+from videopipe.cli import main
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    network = build("timm/test_resnet", num_classes=3).network
+    state = {f"module.{name}": tensor for name, tensor in network.state_dict().items()}
+    torch.save({"state_dict": state, "epoch": 4}, tmp_path / "weights.pth.tar")
+    return tmp_path / "weights.pth.tar"
+
+
+def test_everything_given_stands_in_the_json(weights: Path, tmp_path: Path, capsys) -> None:
+    out = tmp_path / "model"
+    arguments = f"adopt {weights} --architecture timm/test_resnet --out {out} --labels a,b,c"
+    arguments += " --mean 0.1,0.2,0.3 --std 0.4,0.5,0.6 --image-size 64 --crop 0.5"
+    arguments += " --interpolation bilinear --option drop_path=0.1"
+    assert main(arguments.split()) == 0
+    printed = capsys.readouterr()
+    assert printed.out == f"{out}\n"
+    assert "(state_dict) matched by the library's names" in printed.err
+    assert "prefixes taken off: module." in printed.err
+    card = read_card(out)
+    assert card.labels == ("a", "b", "c")
+    assert card.options == {"num_classes": 3, "drop_path": 0.1}
+    pixels = card.preprocessing
+    assert (pixels.image_size, pixels.resize, pixels.interpolation) == (64, 128, "bilinear")
+    assert (pixels.mean, pixels.std) == ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
+    assert card.provenance["file"] == "weights.pth.tar"
+
+
+def test_frames_and_seconds_of_a_video_network(tmp_path: Path) -> None:
+    torch.save(build("torchvision/mc3_18", num_classes=2).network.state_dict(), tmp_path / "w.pt")
+    arguments = f"adopt {tmp_path}/w.pt --architecture torchvision/mc3_18 --out {tmp_path}/m"
+    assert main([*arguments.split(), "--frames", "8", "--clip-seconds", "1.5"]) == 0
+    card = read_card(tmp_path / "m")
+    assert (card.ndim, card.num_frames, card.clip_seconds) == (3, 8, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ("--labels a,b", "distinguishes 3 classes, but 2 are asked for"),
+        ("--crop 87.5", "give the fraction"),
+        ("--option depth=3", "does not take"),
+        ("--labels nowhere.txt", "neither a file nor a list"),
+    ],
+)
+def test_mistakes_are_one_message_and_exit_1(extra, message, weights, tmp_path, capsys) -> None:
+    arguments = f"adopt {weights} --architecture timm/test_resnet --out {tmp_path}/model {extra}"
+    assert main(arguments.split()) == 1
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_misfit_shows_both_sides(weights: Path, tmp_path: Path, capsys) -> None:
+    arguments = f"adopt {weights} --architecture timm/test_convnext --out {tmp_path}/model"
+    assert main(arguments.split()) == 1
+    error = capsys.readouterr().err
+    assert "does not fit timm/test_convnext" in error
+    assert "the network has" in error
+    assert "the file has" in error
