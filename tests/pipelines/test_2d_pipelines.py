@@ -6,7 +6,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from pretrained_2d.checkpoint import load_checkpoint
 from videopipe.cli import main
+from videopipe.pipeline import load_pipeline
+from videopipe.runner import run_jobs
+from videopipe.stages import STAGES
 
 PIPELINES = Path(__file__).parents[2] / "pipelines"
 NAMES = sorted(
@@ -126,20 +130,20 @@ def settings(name, stage, changes):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_runs_unchanged_at_a_tiny_scale(
-    name, imagenet, cifar10, celeba, tmp_path, monkeypatch, capsys
-):
+def test_it_runs_unchanged_at_a_tiny_scale(name, imagenet, cifar10, celeba, tmp_path, monkeypatch):
     monkeypatch.setenv("IMAGENET", str(imagenet))
     monkeypatch.setenv("CIFAR10", str(cifar10))
     monkeypatch.setenv("CELEBA", str(celeba))
     changes = [
-        f"--set={stage}.{key}={value}"
+        f"{stage}.{key}={value}"
         for stage, tiny in TINY[name].items()
         for key, value in settings(name, stage, tiny).items()
     ]
-    code = main(["run", str(PIPELINES / name), "--runs", str(tmp_path), *changes])
-    printed = capsys.readouterr()
-    assert code == 0, printed.err
-    results = [path for path in tmp_path.glob("*-*") if (path / "stage.json").is_file()]
-    assert results
-    assert all((result / "model.safetensors").is_file() for result in results)
+    pipeline = load_pipeline(PIPELINES / name, STAGES, overrides=changes)
+    outcomes = run_jobs(pipeline.jobs, tmp_path)
+    assert {outcome.job.stage for outcome in outcomes} == set(TINY[name])
+    for outcome in outcomes:
+        network, card = load_checkpoint(outcome.folder)
+        assert card.labels is not None
+        assert network.head.out_features == len(card.labels)
+        assert 0 <= outcome.summary["best"]["accuracy"] <= 1
