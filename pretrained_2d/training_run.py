@@ -84,7 +84,9 @@ class TrainingRun:
             for span in self.spans:
                 if self.step < span.end:
                     self._train_span(span)
-        self.accelerator.end_training()
+        # Not end_training(), which also ends the processes' group: a pipeline goes on after this.
+        for tracker in self.accelerator.trackers:
+            tracker.finish()
         # Accelerate wraps `forward` for mixed precision; the caller gets the network as it was.
         self.accelerator.unwrap_model(self.model, keep_fp32_wrapper=False)
         self._publish()

@@ -23,6 +23,7 @@ if __name__ == "__main__":
         drop_last=sys.argv[4] == "drop", mixup=0.8 if sys.argv[4] == "drop" else 0,
         cutmix=1.0 if sys.argv[4] == "drop" else 0, accumulation=int(sys.argv[5]))
     if distributed.is_initialized():
+        Path(sys.argv[2], f"rank_{distributed.get_rank()}").touch()
         distributed.destroy_process_group()
 """
 
@@ -30,7 +31,9 @@ if __name__ == "__main__":
 def launch(script, processes, *arguments):
     command = [sys.executable, str(script), str(HERE), *map(str, arguments)]
     if processes > 1:
-        launcher = ["-m", "accelerate.commands.launch", "--cpu", "--num_processes", str(processes)]
+        # --cpu would start one process, whatever the number; the environment keeps GPUs out.
+        launcher = ["-m", "accelerate.commands.launch", "--multi_gpu"]
+        launcher += ["--num_processes", str(processes)]
         options = ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
         command[1:1] = [*launcher, *options, "--main_process_port", "0"]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
@@ -46,6 +49,7 @@ def test_two_processes_equal_one(tmp_path, batch_size, last, accumulation):
     outs = [tmp_path / "one", tmp_path / "two"]
     for processes, out in enumerate(outs, start=1):
         launch(script, processes, out, batch_size, last, accumulation)
+    assert sorted(path.name for path in outs[1].glob("rank_*")) == ["rank_0", "rank_1"]
     logs = [read_metrics(out / "metrics.jsonl") for out in outs]
     assert len(logs[0]) == len(logs[1]), "written once, by one process"
     for one, two in zip(*logs, strict=True):
