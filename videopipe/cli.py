@@ -13,6 +13,7 @@ from types import FrameType, ModuleType
 
 from videopipe.commands import (
     adopt,
+    check,
     doctor,
     graph,
     inflate,
@@ -31,6 +32,7 @@ from videopipe.errors import ConfigError, VideopipeError
 COMMANDS: dict[str, ModuleType] = {
     "init": init,
     "run": run,
+    "check": check,
     "plan": plan,
     "validate": validate,
     "graph": graph,

@@ -94,8 +94,8 @@ class Manifest:
 
     def counts(self) -> dict[str, int]:
         """How many videos each split has, and how many are left out of it."""
-        usable = Counter(str(record.split) for record in self.records if record.usable)
-        lost = Counter(f"{record.split}_left_out" for record in self.unusable)
+        usable = Counter(record.split or "unsplit" for record in self.records if record.usable)
+        lost = Counter(f"{record.split or 'unsplit'}_left_out" for record in self.unusable)
         return dict(sorted((usable + lost).items()))
 
 

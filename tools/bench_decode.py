@@ -1,0 +1,296 @@
+"""How quickly and how rightly each backend decodes clips from given files; recommends one.
+
+    python tools/bench_decode.py FILE_OR_FOLDER … [--clip-seconds 2] [--num-frames 30] [--rounds 3]
+
+Every row is one way to get clips of `--num-frames` frames at random places, opening the file each
+time as training does: our backends, and the libraries used directly. All ways take the same places
+in turn, so that the ratios of one run can be compared. Wrong frames are counted against a full
+decode in the decoder's order. Each way runs in its own process, which also gives its memory.
+"""
+
+import argparse
+import json
+import os
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+WAYS = (
+    "auto", "av", "torchcodec", "decord", "pytorchvideo",
+    "plain torchcodec", "plain decord", "pytorchvideo decord", "pytorchvideo pyav",
+)  # fmt: skip
+GREY_TOLERANCE = 3.0  # mean grey levels between two decoders' colour conversions
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", nargs="+", type=Path, help="video files, or folders of them")
+    parser.add_argument("--clip-seconds", type=float, default=2.0)
+    parser.add_argument("--num-frames", type=int, default=30)
+    parser.add_argument("--short-side", type=int, default=None)
+    parser.add_argument("--rounds", type=int, default=3, help="clips per file and way")
+    parser.add_argument("--ways", nargs="*", default=WAYS, help=f"of: {', '.join(WAYS)}")
+    parser.add_argument("--no-workers", action="store_true", help="leave out the loader test")
+    parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.worker:
+        return serve(args)
+    from videopipe.data.listing import videos_below
+
+    files = [f for path in args.data for f in (videos_below(path) if path.is_dir() else [path])]
+    clips = choose_clips(files, args)
+    print(f"{len(files)} files, {len(clips)} clips of {args.num_frames} frames "
+          f"over {args.clip_seconds:g} s, one process, one thread")  # fmt: skip
+    rows = run_ways(args, clips)
+    print_table(rows)
+    recommend(rows)
+    if not args.no_workers:
+        compare_workers(files, args)
+    return 0
+
+
+def choose_clips(files: list[Path], args: argparse.Namespace) -> list[tuple[str, float]]:
+    """(file, start) of every clip, the same for all ways."""
+    from videopipe.data.sampling import random_clip
+    from videopipe.data.video import open_video
+    from videopipe.errors import DecodeError
+
+    generator = random.Random(0)
+    clips = []
+    for file in files:
+        try:
+            with open_video(file, "av") as video:
+                duration = video.duration_seconds
+        except DecodeError as error:
+            print(f"left out: {error}", file=sys.stderr)
+            continue
+        for _ in range(args.rounds):
+            clip = random_clip(duration, args.clip_seconds, generator.random())
+            clips.append((str(file), clip.start_seconds))
+    return clips
+
+
+def run_ways(args: argparse.Namespace, clips: list[tuple[str, float]]) -> dict[str, dict]:
+    """One process per way; they take turns clip by clip, so that a busy machine slows all alike."""
+    processes = {}
+    for way in args.ways:
+        command = [sys.executable, __file__, "-", "--worker", way, str(args.short_side or 0),
+                   "--clip-seconds", str(args.clip_seconds), "--num-frames", str(args.num_frames)]  # fmt: skip
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+        processes[way] = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            text=True, env=environment,
+        )  # fmt: skip
+    rows = {way: {"seconds": [], "wrong": [], "failed": 0, "memory": 0.0} for way in args.ways}
+    warm_up = list(dict.fromkeys(file for file, _ in clips))[:2]
+    for number, (file, start) in enumerate([(f, 0.0) for f in warm_up] + clips):
+        for way, process in processes.items():
+            answer = ask(process, file, start)
+            if number < len(warm_up):
+                continue  # imports and disk
+            row = rows[way]
+            if "seconds" in answer:
+                row["seconds"].append((file, start, answer["seconds"]))
+                row["wrong"].append(answer["wrong"])
+                row["memory"] = answer["memory"]
+            else:
+                row["failed"] += 1
+    for process in processes.values():
+        process.kill()
+    return rows
+
+
+def ask(process: subprocess.Popen, file: str, start: float) -> dict:
+    """The answer of a way's process; one that has died fails all that is asked of it."""
+    try:
+        process.stdin.write(json.dumps([file, start]) + "\n")
+        process.stdin.flush()
+        return json.loads(process.stdout.readline() or "{}")
+    except (BrokenPipeError, json.JSONDecodeError):
+        return {}
+
+
+def serve(args: argparse.Namespace) -> int:
+    """The process of one way: a line with a clip in, a line with what it took out."""
+    import torch
+
+    from videopipe.data.sampling import Clip, frame_times
+
+    torch.set_num_threads(1)
+    way, short_side = args.worker[0], int(args.worker[1]) or None
+    read = reader_of(way, short_side)
+    for line in sys.stdin:
+        file, start = json.loads(line)
+        times = frame_times(Clip(start, start + args.clip_seconds), args.num_frames)
+        try:
+            began = time.perf_counter()
+            frames = read(file, times)
+            seconds = time.perf_counter() - began
+            memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            answer = {"seconds": seconds, "wrong": wrong_frames(file, times, frames),
+                      "memory": memory}  # fmt: skip
+        except Exception as error:  # noqa: BLE001 - whatever a library raises is a failure of it
+            answer = {"error": repr(error)[:200]}
+        print(json.dumps(answer), flush=True)
+    return 0
+
+
+def reader_of(way: str, short_side: int | None) -> Callable:
+    """(file, times) -> frames (time, channels, height, width)."""
+    if way in ("auto", "av", "torchcodec", "decord", "pytorchvideo"):
+        from videopipe.data.video import open_video
+
+        def ours(file: str, times: list[float]):
+            with open_video(file, way, short_side) as video:
+                return video.frames_at(times)
+
+        return ours
+    return {
+        "plain torchcodec": plain_torchcodec,
+        "plain decord": plain_decord,
+        "pytorchvideo decord": lambda file, times: plain_pytorchvideo(file, times, "decord"),
+        "pytorchvideo pyav": lambda file, times: plain_pytorchvideo(file, times, "pyav"),
+    }[way]
+
+
+def plain_torchcodec(file: str, times: list[float]):
+    from torchcodec.decoders import VideoDecoder
+
+    decoder = VideoDecoder(file, num_ffmpeg_threads=1)
+    begin = decoder.metadata.begin_stream_seconds
+    last = decoder.metadata.end_stream_seconds - 1e-3
+    return decoder.get_frames_played_at([min(begin + t, last) for t in times]).data
+
+
+def plain_decord(file: str, times: list[float]):
+    import decord
+    import torch
+
+    reader = decord.VideoReader(file, num_threads=1)
+    rate = reader.get_avg_fps()
+    batch = reader.get_batch([min(int(t * rate), len(reader) - 1) for t in times])
+    return torch.from_numpy(batch.asnumpy()).permute(0, 3, 1, 2)
+
+
+def plain_pytorchvideo(file: str, times: list[float], decoder: str):
+    """As the authors' loader: decode the clip, make it float, then take some of its frames."""
+    import torch
+    from pytorchvideo.data.encoded_video import EncodedVideo
+
+    video = EncodedVideo.from_path(file, decode_audio=False, decoder=decoder)
+    half_step = (times[1] - times[0]) / 2 if len(times) > 1 else 0.5
+    clip = video.get_clip(times[0] - half_step, times[-1] + half_step)["video"]
+    chosen = torch.linspace(0, clip.shape[1] - 1, len(times)).long()
+    return clip[:, chosen].permute(1, 0, 2, 3)
+
+
+def wrong_frames(file: str, times: list[float], frames) -> int:
+    """How many frames are not the ones that a full decode shows at these times."""
+    import torch
+
+    truth = full_decode(file)
+    small = torch.nn.functional.interpolate(frames.float(), (24, 32), mode="area")
+    wrong = 0
+    for time_seconds, frame in zip(times, small, strict=True):
+        shown = [picture for start, picture in truth if start <= time_seconds + 6e-4]
+        wrong += bool((frame - (shown or [truth[0][1]])[-1]).abs().mean() > GREY_TOLERANCE)
+    return wrong
+
+
+def full_decode(file: str, kept: dict = {}):  # noqa: B006 - kept from call to call on purpose
+    """Every frame, small, in the decoder's order, evenly spaced where the times are not."""
+    if file not in kept:
+        import av
+        import torch
+
+        kept.clear()
+        with av.open(file, metadata_errors="replace") as container:
+            stream = container.streams.best("video")
+            stream.thread_count = 1
+            pictures = []
+            for frame in container.decode(stream):
+                pixels = torch.from_numpy(frame.to_ndarray(format="rgb24")).permute(2, 0, 1)
+                pixels = torch.rot90(pixels, round((frame.rotation or 0) / 90) % 4, (1, 2))
+                size = (24, 32)
+                small = torch.nn.functional.interpolate(pixels[None].float(), size, mode="area")[0]
+                pictures.append((frame.pts, small))
+            rate, tick = float(stream.average_rate), float(stream.time_base)
+        stamps = [pts for pts, _ in pictures]
+        usable = all(s is not None for s in stamps) and stamps == sorted(set(stamps))
+        even = container.format.name == "avi" or not usable
+        kept[file] = [
+            (number / rate if even else (pts - stamps[0]) * tick, small)
+            for number, (pts, small) in enumerate(pictures)
+        ]
+    return kept[file]
+
+
+def print_table(rows: dict[str, dict]) -> None:
+    """Times are compared on the clips that all working ways could decode."""
+    working = {way: {r[:2]: r[2] for r in row["seconds"]} for way, row in rows.items()}
+    print(f"{'way':22} {'clips/s':>8} {'ms/clip':>8} {'vs av':>6} {'wrong frames':>13} "
+          f"{'failed':>7} {'peak MB':>8}")  # fmt: skip
+    for way, row in rows.items():
+        if not row["seconds"]:
+            print(f"{way:22} {'-':>8} {'-':>8} {'-':>6} {'-':>13} {row['failed']:>7}")
+            continue
+        shared = [key for key in working[way] if key in working.get("av", working[way])]
+        mine = statistics.fmean(working[way][key] for key in shared)
+        reference = working.get("av", working[way])
+        ratio = mine / statistics.fmean(reference[key] for key in shared)
+        row["ms"] = mine * 1e3
+        wrong = sum(row["wrong"])
+        print(f"{way:22} {1 / mine:8.1f} {mine * 1e3:8.2f} {ratio:6.2f} {wrong:13} "
+              f"{row['failed']:>7} {row['memory']:8.0f}")  # fmt: skip
+
+
+def recommend(rows: dict[str, dict]) -> None:
+    """The quickest of our backends that failed nowhere and got every frame right."""
+    from videopipe.data.video import BACKENDS
+
+    right = [
+        way for way, row in rows.items()
+        if way in BACKENDS and row["seconds"] and not row["failed"] and not sum(row["wrong"])
+    ]  # fmt: skip
+    if right:
+        best = min(right, key=lambda way: rows[way]["ms"])
+        print(f"recommended: backend {best}, workers {os.cpu_count()} (one per core)")
+    else:
+        print("no backend read every file rightly; `auto` tries them in turn")
+
+
+def compare_workers(files: list[Path], args: argparse.Namespace) -> None:
+    """Clips per second of the training loader with one and with two workers."""
+    from torch.utils.data import DataLoader
+
+    from videopipe.data.dataset import ClipDataset
+    from videopipe.data.manifest import VideoRecord
+
+    records = [VideoRecord(path=str(file), label=0, status="ok") for file in files]
+    records = records * max(1, 160 // len(records))
+    data = ClipDataset(
+        records, num_frames=args.num_frames, clip_seconds=args.clip_seconds,
+        short_side=args.short_side,
+    )  # fmt: skip
+    rates = {}
+    for workers in (1, 2):
+        loader = DataLoader(
+            data, batch_size=None, num_workers=workers, multiprocessing_context="forkserver",
+            prefetch_factor=4,
+        )  # fmt: skip
+        times = []
+        for _ in loader:
+            times.append(time.perf_counter())
+        skipped = 16  # while the workers start
+        rates[workers] = (len(times) - 1 - skipped) / (times[-1] - times[skipped])
+    print(f"loader: {rates[1]:.1f} clips/s with one worker, {rates[2]:.1f} with two "
+          f"({rates[2] / rates[1]:.2f} times)")  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())
