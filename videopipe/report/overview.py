@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from videopipe.report import plots
-from videopipe.report.page import Block, Section, Table
+from videopipe.report.page import Block, Section, Table, format_cell
 from videopipe.report.run import ReportedJob, Run
 
 
@@ -31,7 +31,7 @@ def _stage_table(run: Run) -> Table:
     for job in run.jobs:
         record = job.record()
         summary = ", ".join(
-            f"{key} {value}"
+            f"{key.replace('_', ' ')} {format_cell(value)}"
             for key, value in record.get("summary", {}).items()
             if isinstance(value, str | int | float)
         )

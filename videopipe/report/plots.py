@@ -107,7 +107,8 @@ def stage_graph(stages: Mapping[str, tuple[str, Sequence[str], str]]) -> Picture
     columns, height = 1 + max(rows), max(rows.values())
     edges = [f"{one} to {name}" for name, (_, inputs, _) in stages.items() for one in inputs]
     alt = f"Graph of {len(stages)} stages: " + ("; ".join(edges) or "no connections") + "."
-    colour = {"cached": COLOURS[5], "run": COLOURS[2], "failed": COLOURS[1]}
+    colour = {"cached": COLOURS[5], "done": COLOURS[2], "resumed": COLOURS[2]}
+    colour |= dict.fromkeys(("failed", "interrupted"), COLOURS[1])
     with Canvas("stages", "Stages", alt, size=(1.7 * columns + 0.4, 0.8 * height + 0.6)) as canvas:
         for name, (use, inputs, status) in stages.items():
             x, y = place[name]
