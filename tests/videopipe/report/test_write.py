@@ -1,0 +1,113 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pretrained_2d.metrics_log import MetricsLog
+from videopipe.cli import main
+from videopipe.evaluation import ScoreTable, measure, write_evaluation
+from videopipe.report.write import write_report
+
+
+def entry(stage: str, use: str, state: str, inputs=None, **variant) -> dict:
+    folder = "-".join([stage, *map(str, variant.values()), "0123456789ab"])
+    return {
+        "stage": stage, "use": use, "variant": variant, "folder": folder,
+        "inputs": inputs or {}, "state": state, "seconds": 1.5,
+    }  # fmt: skip
+
+
+def make_run(runs: Path, jobs: list[dict], state: str = "complete") -> Path:
+    for job in jobs:
+        if job["state"] == "done":
+            folder = runs / job["folder"]
+            folder.mkdir(parents=True)
+            (folder / "stage.json").write_text(json.dumps({"summary": {"top1": 0.5}, "seconds": 2}))
+    record = {
+        "name": "p", "state": state, "command": "videopipe run <p>", "started": 0.0,
+        "seconds": 3.0, "environment": {"python": "3.11"}, "jobs": jobs,
+    }  # fmt: skip
+    (runs / "p").mkdir(parents=True)
+    (runs / "p" / "run.json").write_text(json.dumps(record))
+    return runs / "p"
+
+
+def make_scores(folder: Path, videos: list[Path], classes: int) -> None:
+    random = np.random.default_rng(0)
+    scores = random.dirichlet(np.ones(classes), len(videos)).astype(np.float32)
+    table = ScoreTable(
+        labels=tuple(f"class <{index}>" for index in range(classes)),
+        paths=tuple(map(str, videos)),
+        targets=np.arange(len(videos)) % classes,
+        clips=np.ones(len(videos), dtype=np.int64),
+        scores=scores,
+        reasons=("",) * len(videos),
+    )
+    write_evaluation(folder, table, measure(table))
+
+
+def make_curves(folder: Path, steps: int) -> None:
+    log = MetricsLog(folder / "metrics.jsonl")
+    for step in range(1, steps + 1):
+        log.append(
+            {"kind": "train", "step": step, "loss": 1 / step, "accuracy": 0.5, "lr": 1e-3,
+             "gradient_norm": 1.0, "step_seconds": 0.1, "data_seconds": 0.01}
+        )  # fmt: skip
+        log.append({"kind": "evaluation", "step": step, "accuracy": 0.4 + step / 200})
+
+
+def test_a_run_is_shown_with_its_videos_and_curves(tmp_path, tiny_video) -> None:
+    jobs = [entry("model", "finetune", "done"), entry("scores", "evaluate", "done")]
+    run = make_run(tmp_path, jobs)
+    videos = [tiny_video(tmp_path / f"video {index} <b>.mp4", num_frames=8) for index in range(4)]
+    make_scores(tmp_path / jobs[1]["folder"], videos, classes=3)
+    make_curves(tmp_path / jobs[0]["folder"], steps=5)
+    page = write_report(run)
+    text = page.read_text()
+    assert "Training loss" in text
+    assert "Confusion" in text
+    assert text.count("data:image/jpeg;base64") == 4
+    assert "video 0 &lt;b&gt;.mp4" in text
+    assert "<b>" not in text
+    assert (page.parent / "pictures" / "evaluation-scores-confusion.svg").is_file()
+    numbers = json.loads((page.parent / "report.json").read_text())
+    assert [job["summary"] for job in numbers["jobs"]] == [{"top1": 0.5}] * 2
+
+
+def test_what_is_missing_or_damaged_is_said_and_the_rest_is_shown(tmp_path, tiny_video) -> None:
+    jobs = [
+        entry("clips", "decode", "done"),
+        entry("model", "finetune", "failed"),
+        entry("early", "evaluate", "done"),
+        entry("scores", "evaluate", "waiting"),
+    ]
+    run = make_run(tmp_path, jobs, state="failed")
+    video = tiny_video(tmp_path / "video.mp4", num_frames=8)
+    make_scores(tmp_path / jobs[2]["folder"], [video], classes=2)
+    (tmp_path / jobs[2]["folder"] / "scores.parquet").write_bytes(b"damaged")
+    text = write_report(run).read_text()
+    assert "model has no result: failed" in text
+    assert "scores has no result: waiting" in text
+    assert "model: no metrics were written yet" in text
+    assert "early-0123456789ab cannot be read (DataError" in text
+    assert "clips-0123456789ab cannot be read" in text
+    assert "What was done" in text
+
+
+@pytest.mark.slow
+def test_a_large_run_stays_below_fifteen_megabytes(tmp_path, tiny_video) -> None:
+    trained = [entry("model", "finetune", "done", length=n) for n in range(8)]
+    scored = [entry("scores", "evaluate", "done", length=n) for n in range(8)]
+    run = make_run(tmp_path, trained + scored)
+    videos = [tiny_video(tmp_path / f"{index}.mp4", num_frames=8) for index in range(12)] * 85
+    for model, scores in zip(trained, scored, strict=True):
+        make_curves(tmp_path / model["folder"], steps=50)
+        make_scores(tmp_path / scores["folder"], videos, classes=51)
+    page = write_report(run)
+    assert page.stat().st_size < 15e6
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path, capsys) -> None:
+    assert main(["report", str(tmp_path)]) == 1
+    assert f"Error: {tmp_path}: no readable run.json" in capsys.readouterr().err
