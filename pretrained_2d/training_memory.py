@@ -29,6 +29,20 @@ def naming_the_setting(batch_size: int, accumulation: int) -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def naming_the_evaluation() -> Iterator[None]:
+    """The same for an evaluation, which has a batch size of its own."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise TrainingError(
+            "a batch of the evaluation does not fit in memory; lower its batch size"
+            " (test_batch_size) or leave out the largest of test_sizes"
+        ) from error
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether the device or the machine ran out of memory."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):

@@ -8,9 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from timm.utils.model_ema import ModelEmaV3
 from torch import Tensor, nn
 
+from pretrained_2d.averaging import average_weights
 from pretrained_2d.batches import Shares
 from pretrained_2d.card import ModelCard
 from pretrained_2d.mixing import Mixing
@@ -24,6 +24,7 @@ from pretrained_2d.training_best import improved, publish, save_network
 from pretrained_2d.training_memory import (
     largest_that_fits,
     leaving_no_trace,
+    naming_the_evaluation,
     naming_the_setting,
 )
 from pretrained_2d.training_report import Report
@@ -64,7 +65,7 @@ class TrainingRun:
         self.best: dict[str, Best] = {}
 
         model.to(self.accelerator.device)
-        self.ema = ModelEmaV3(model, decay=recipe.ema_decay) if recipe.ema_decay else None
+        self.ema = average_weights(model, recipe.ema_decay) if recipe.ema_decay else None
         if recipe.compile:
             model.compile()
         self.wrapped, self.optimizer = self.accelerator.prepare(
@@ -184,7 +185,7 @@ class TrainingRun:
         self.optimizer.step()
         self.optimizer.zero_grad()
         if self.ema is not None:
-            self.ema.update(self.model)
+            self.ema.update(self.model, step=self.step + 1)
         return norm
 
     def _progress(self, span: Span) -> TrainingProgress:
@@ -201,7 +202,7 @@ class TrainingRun:
     def _evaluate(self, evaluate: Evaluate, epoch: int) -> None:
         network = self._network()
         network.eval()
-        with torch.no_grad(), self.accelerator.autocast():
+        with torch.no_grad(), self.accelerator.autocast(), naming_the_evaluation():
             self.metrics = dict(evaluate(network))
         self.model.train()
         self.report.write_evaluation(self.step, epoch, self.metrics)

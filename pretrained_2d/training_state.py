@@ -52,10 +52,12 @@ def load_newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what a killed process left half-written."""
-    for pattern in (".*.partial", ".*.older"):
+    """Remove what a killed process left half-written or half-removed."""
+    whole = saved_states(folder)
+    for pattern in ("step_*", ".*.partial", ".*.older"):
         for leftover in folder.glob(pattern):
-            shutil.rmtree(leftover, ignore_errors=True)
+            if leftover not in whole:
+                shutil.rmtree(leftover, ignore_errors=True)
 
 
 def require_same_settings(path: Path, saved: dict[str, Any], given: dict[str, Any]) -> None:

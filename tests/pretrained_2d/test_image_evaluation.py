@@ -1,6 +1,7 @@
 import pytest
 import torch
 from torch import nn
+from torchvision.transforms import v2
 
 from pretrained_2d.card import Preprocessing
 from pretrained_2d.image_evaluation import ImageEvaluation
@@ -81,3 +82,11 @@ def test_small_images_are_bilinear_and_antialiased():
     )
     assert torch.allclose(small, expected, atol=1e-6)
     assert torch.equal(AtSize(PREPROCESSING, 16)(images), PREPROCESSING.normalize(images))
+
+
+def test_faces_are_cropped_before_they_are_resized():
+    # Paper, appendix B.3: CenterCrop(178), then Resize(160), of 218 × 178 pixels.
+    faces = torch.randint(0, 256, (2, 3, 218, 178), dtype=torch.uint8)
+    ours = Preprocessing(image_size=160, resize=160, crop_first=178).resize_and_crop(faces)
+    theirs = v2.Compose([v2.CenterCrop(178), v2.Resize(160, antialias=True)])(faces)
+    assert torch.equal(ours, theirs)

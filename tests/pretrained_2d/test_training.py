@@ -1,5 +1,6 @@
 import json
 import math
+from typing import ClassVar
 
 import pytest
 import torch
@@ -7,8 +8,10 @@ from safetensors.torch import load_file
 from torch import nn
 from toy_training import Colours, evaluate, network, normalize, run
 
+from pretrained_2d.averaging import average_weights
 from pretrained_2d.errors import TrainingError
 from pretrained_2d.metrics_log import read_metrics
+from pretrained_2d.randomness import Sample
 from pretrained_2d.recipe import Recipe
 from pretrained_2d.training import Phase, train
 from pretrained_2d.training_state import saved_states
@@ -90,6 +93,18 @@ def test_the_average_of_the_weights_is_what_is_kept(tmp_path):
     assert not torch.equal(kept["6.weight"], model[6].weight)
 
 
+def test_the_average_begins_as_the_mean_of_all_weights_so_far():
+    model = nn.Linear(1, 1, bias=False)
+    average = average_weights(model, decay=0.99)
+    seen = []
+    for step in range(1, 8):
+        with torch.no_grad():
+            model.weight.fill_(float(step))
+        average.update(model, step=step)
+        seen.append(float(step))
+        assert average.module.weight.item() == pytest.approx(sum(seen) / len(seen), rel=1e-5)
+
+
 class Exploding(nn.Module):
     def __init__(self, after: int) -> None:
         super().__init__()
@@ -131,6 +146,14 @@ def test_a_batch_that_does_not_fit_says_what_to_lower(tmp_path):
         run(tmp_path, Hungry(4), batch_size=16)
 
 
+def test_an_evaluation_that_does_not_fit_says_so(tmp_path):
+    def greedy(_):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 TiB")
+
+    with pytest.raises(TrainingError, match=r"batch of the evaluation.*test_batch_size"):
+        run(tmp_path, evaluate=greedy)
+
+
 def test_automatic_batches_halve_until_they_fit(tmp_path):
     model = Hungry(12)
     buffers = [buffer.clone() for buffer in model.inner.buffers()]
@@ -165,6 +188,35 @@ def test_a_finished_run_is_answered_from_its_state(tmp_path):
     model = network()
     assert run(tmp_path, model, epochs=2) == first
     assert read_metrics(tmp_path / "metrics.jsonl") == lines
+
+
+class Counted(Colours):
+    """Remembers what was read, and breaks off when told."""
+
+    reads: ClassVar[list[Sample]] = []
+    last: ClassVar[int] = 10**9
+
+    def __getitem__(self, sample):
+        if len(self.reads) >= Counted.last:
+            raise KeyboardInterrupt
+        self.reads.append(sample)
+        return super().__getitem__(sample)
+
+
+def test_a_resumed_epoch_reads_nothing_it_has_seen(tmp_path, monkeypatch):
+    plain = {"mixup": 0, "cutmix": 0, "repeats": 1, "epochs": 2}
+    run(tmp_path / "whole", data=Counted(), **plain)
+    whole = list(Counted.reads)
+    assert len(whole) == len(set(whole)) == 2 * 40
+
+    Counted.reads.clear()
+    monkeypatch.setattr(Counted, "last", 59)  # in the eighth step, after the state of the sixth
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "broken_off", data=Counted(), **plain)
+    Counted.reads.clear()
+    monkeypatch.setattr(Counted, "last", 10**9)
+    run(tmp_path / "broken_off", data=Counted(), **plain)
+    assert Counted.reads == whole[6 * 8 :]
 
 
 def test_bf16_trains_and_gives_the_network_back_as_it_was(tmp_path):
