@@ -1,5 +1,6 @@
 """A 2D network as a video network: its own graph on folded frames, with layers that mix time."""
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -38,6 +39,9 @@ class FoldedNetwork(nn.Module):
             new = replacement(network.get_submodule(layer.name), layer, plan.options, self.clock)
             parent.add_module(layer.name.rpartition(".")[2], new)
         self.network = network
+        # Networks of pretrained_2d take a rate in space and give embeddings; others take images.
+        takes_rate = "rate" in inspect.signature(network.forward).parameters
+        self.is_ours = takes_rate and hasattr(network, "embed")
 
     @property
     def head(self) -> nn.Module:
@@ -52,16 +56,16 @@ class FoldedNetwork(nn.Module):
     def forward(self, clip: Tensor, rate: float | Sequence[float] = 1.0) -> Tensor:
         """(batch, channels, time, height, width) -> (batch, classes) logits.
 
-        `rate` is the number of base steps per step of time (the first, if one per axis is given).
+        `rate` is the number of base samples per sample: one number, or (time, height, width).
         """
-        logits = self.network(self._fold(clip, rate))
+        logits = self.network(self._fold(clip, rate), *self._rate_in_space(rate))
         return remember(self._mean_over_time(logits), self.clock)
 
     def embed(self, clip: Tensor, rate: float | Sequence[float] = 1.0) -> Tensor:
         """(batch, channels, time, height, width) -> (batch, features), what the head sees."""
         frames = self._fold(clip, rate)
-        if hasattr(self.network, "embed"):
-            features = self.network.embed(frames)  # type: ignore[operator]
+        if self.is_ours:
+            features = self.network.embed(frames, *self._rate_in_space(rate))  # type: ignore[operator]
         else:
             features = self._seen_by_head(frames)
         return remember(self._mean_over_time(features), self.clock)
@@ -83,6 +87,12 @@ class FoldedNetwork(nn.Module):
         self.clock.rate = float(rate if isinstance(rate, int | float) else rate[0])
         frames = frames_as_steps(clip, patch)
         return frames if self.patch is None else self.patch(frames)
+
+    def _rate_in_space(self, rate: float | Sequence[float]) -> tuple[float | Sequence[float], ...]:
+        """Arguments that pass the rate on, where the 2D network takes one."""
+        if not self.is_ours:
+            return ()
+        return (rate if isinstance(rate, int | float) else tuple(rate[1:]),)
 
     def _mean_over_time(self, folded: Tensor) -> Tensor:
         return folded.reshape(self.clock.clips, -1, *folded.shape[1:]).mean(1)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 # Layers that mix the tokens of a frame without a spatial kernel.
 _MIXER_CLASS = re.compile(r"attention|attn|spatialgatingunit|tokenmix", re.IGNORECASE)
-_MIXER_NAME = re.compile(r"^(attn|token_mixer|mlp_tokens|linear_tokens|mixer)$")
+_MIXER_NAME = re.compile(r"^(attn|token_mixer|mixer|modulation|(mlp|linear|rnn)_tokens)$")
 # Named attention, but gates on a convolution's channels or positions.
 _GATE_CLASS = re.compile(
     r"(channel|spatial|selectivekernel|split)attn|pool|downsample", re.IGNORECASE
@@ -57,10 +57,11 @@ def is_convolution(module: nn.Module) -> bool:
 
 def is_token_mixer(name: str, module: nn.Module) -> bool:
     """Attention, gating over tokens, pooling or a perceptron across positions."""
-    kind = type(module).__name__
-    if is_convolution(module) or _GATE_CLASS.search(kind) or isinstance(module, nn.Identity):
+    if is_convolution(module) or isinstance(module, nn.Identity):
         return False
-    return bool(_MIXER_CLASS.search(kind) or _MIXER_NAME.match(name.rpartition(".")[2]))
+    kind, own_name = type(module).__name__, name.rpartition(".")[2]
+    by_class = _MIXER_CLASS.search(kind) and not _GATE_CLASS.search(kind)
+    return bool(by_class or _MIXER_NAME.match(own_name))
 
 
 @torch.no_grad()

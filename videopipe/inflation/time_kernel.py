@@ -64,13 +64,11 @@ class TimeMixing(nn.Module):
         self.channel_dim = channel_dim
         self.padding: Padding = padding
         self.reduction = reduction
+        self._made: tuple[object, Tensor] | None = None  # the last matrix, in evaluation
 
     def forward(self, folded: Tensor) -> Tensor:
         """(clips × steps × parts, *rest) -> the same shape."""
-        steps = self.clock.steps // self.reduction
-        with torch.autocast(folded.device.type, enabled=False):
-            matrix = time_matrix(self.kernel(steps, self.clock.rate), steps, self.padding)
-        matrix = matrix.to(folded.dtype)
+        matrix = self._matrix(self.clock.steps // self.reduction).to(folded.dtype)
         signal = self.clock.unfold(folded, self.reduction)  # (clips, steps, parts, *rest)
         if matrix.shape[0] == 1:
             mixed = matrix[0] @ signal.flatten(2)  # (clips, steps, everything)
@@ -79,6 +77,26 @@ class TimeMixing(nn.Module):
         signal = signal.movedim(channel_dim, 1)  # (clips, channels, steps, parts, *rest)
         mixed = (matrix @ signal.flatten(3)).view(signal.shape)
         return mixed.movedim(1, channel_dim).reshape(folded.shape)
+
+    def _matrix(self, steps: int) -> Tensor:
+        """(channels or 1, steps, steps); in evaluation made once, until a parameter changes."""
+        parameters = tuple(self.kernel.parameters())
+        if self.training or torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return self._make_matrix(steps)
+        if any(parameter.is_inference() for parameter in parameters):
+            return self._make_matrix(steps)
+        versions = [(parameter.data_ptr(), parameter._version) for parameter in parameters]
+        key = (steps, self.clock.rate, versions, parameters[0].device)
+        if self._made is None or self._made[0] != key:
+            self._made = key, self._make_matrix(steps)
+        return self._made[1]
+
+    def _make_matrix(self, steps: int) -> Tensor:
+        with torch.autocast(next(self.kernel.parameters()).device.type, enabled=False):
+            return time_matrix(self.kernel(steps, self.clock.rate), steps, self.padding)
+
+    def __getstate__(self) -> dict[str, object]:
+        return self.__dict__ | {"_made": None}
 
     def extra_repr(self) -> str:
         """How it prints."""

@@ -216,6 +216,14 @@ def test_compiles_as_one_graph_and_trains(method: str) -> None:
             torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("method", ["s3d", "i3d", "s4nd"])
+def test_exports(method: str) -> None:
+    network = inflate(Compiled(), method=method, **SMALL).eval()
+    clip = torch.randn(1, 3, 6, 16, 16)
+    program = torch.export.export(network, (clip,))
+    torch.testing.assert_close(program.module()(clip), network(clip))
+
+
 def test_plan_names_what_mixes_time(hybrid: Maker) -> None:
     plan = make_plan(hybrid(), InflationOptions(method="i3d"), 16)
     roles = {layer.name: layer.role for layer in plan.layers}

@@ -113,5 +113,20 @@ def test_length_fixes_the_step() -> None:
         torch.testing.assert_close(kernel.axis.log_dt.exp(), torch.full((CHANNELS, 1), step))
 
 
+def test_evaluation_reuses_its_matrix_until_a_parameter_changes() -> None:
+    kernel = state_space_kernel(CHANNELS, 1, InflationOptions(num_frames=STEPS, start="random"))
+    mixing = TimeMixing(kernel, Clock(1, STEPS)).eval()
+    moving = torch.randn(STEPS, CHANNELS)
+    with torch.no_grad():
+        first = mixing(moving)
+        assert mixing._made is not None
+        assert mixing._matrix(STEPS) is mixing._made[1]
+        kernel.axis.C.mul_(2)
+        torch.testing.assert_close(mixing(moving), 2 * first, rtol=1e-4, atol=1e-5)
+        mixing.clock.rate = 2.0
+        assert not torch.allclose(mixing(moving), 2 * first, atol=1e-3)
+    assert mixing(moving).requires_grad
+
+
 def test_options_know_every_basis() -> None:
     assert set(get_args(Basis)) == set(BASES)
