@@ -78,7 +78,7 @@ class S4ND(nn.Module):
         if torch.is_autocast_enabled(signal.device.type):
             dtype = torch.get_autocast_dtype(signal.device.type)
         shape = tuple(signal.shape[2:])
-        engine = self._engine(shape)
+        engine = self.choose_engine(shape)
         operators = self._operators(shape, rates, engine)
         if engine == "matmul":
             operators = [matrix.to(dtype) for matrix in operators]
@@ -98,7 +98,7 @@ class S4ND(nn.Module):
         self._check_sizes(sizes, f"shape {sizes}")
         windows = []
         for axis, size, taps in zip(
-            self.axes, sizes, self._taps(sizes, self._rates(rate)), strict=True
+            self.axes, sizes, self.taps(sizes, rate), strict=True
         ):
             window = conv.lag_window(taps, size)
             windows.append(window if axis.bidirectional else window[..., size - 1 :])
@@ -152,17 +152,22 @@ class S4ND(nn.Module):
         if min(sizes) < 1:
             raise ValueError(f"S4ND cannot convolve an empty axis, got {what}")
 
-    def _engine(self, shape: Sequence[int]) -> Engine:
+    def choose_engine(self, shape: Sequence[int]) -> Engine:
+        """The engine that a signal with these axes goes through."""
         if self.engine != "auto":
             return self.engine
         return "matmul" if conv.prefers_matmul(shape, self.rank) else "fft"
 
-    def _taps(self, shape: Sequence[int], rates: Sequence[float]) -> list[Tensor]:
+    def taps(self, shape: Sequence[int], rate: Rate = 1.0) -> list[Tensor]:
+        """The 1D kernels of a signal with these axes: (rank * outputs, channels, 2 L) each.
+
+        L is the length of the kernel in samples; lag 0 is at index L.
+        """
         taps = []
-        for space, size, rate in zip(self._spaces(), shape, rates, strict=True):
-            length = min(size, max(round(space.config.size / rate), 1))
+        for space, size, r in zip(self._spaces(), shape, self._rates(rate), strict=True):
+            length = min(size, max(round(space.config.size / r), 1))
             with torch.autocast(space.C.device.type, enabled=False):
-                taps.append(space.taps(length, rate))
+                taps.append(space.taps(length, r))
         return taps
 
     def _operators(
@@ -184,7 +189,7 @@ class S4ND(nn.Module):
     def _make_operators(
         self, shape: Sequence[int], rates: Sequence[float], engine: Engine
     ) -> list[Tensor]:
-        taps = self._taps(shape, rates)
+        taps = self.taps(shape, rates)
         if engine == "fft":
             return taps
         return [conv.toeplitz(t, size) for t, size in zip(taps, shape, strict=True)]

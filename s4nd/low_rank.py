@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from s4nd.rank_one import RankOneKernel
+from s4nd.zero_frequency import zero_frequency
 
 
 def low_rank_kernel(
@@ -28,6 +29,14 @@ def low_rank_kernel(
 
     dt (H, 1), a and b (H or 1, n, 2), c (K, H, n, 2), p (R, H or 1, n, 2); pairs are real, imaginary.
     """
+    if length > period:
+        raise ValueError(
+            f"a kernel folded over {period} samples has no more than that, got length {length}; "
+            "give the axis a longer period"
+        )
+    mean = zero_frequency(a, b, c, p)[..., None] / period  # (K, H, 1)
+    if period == 1:
+        return mean
     grid = Grid(period, length, dt.device)
     y = dt / 2  # (H, 1)
     x_re = y * a[..., 0]  # (H, n), x = y a
@@ -38,18 +47,19 @@ def low_rank_kernel(
     rows_p = _pair_residues(conjugate_p.transpose(0, 1), weights)  # (H or 1, R, 1 + R, 2, n)
     spectrum_of = _spectrum if len(p) > 1 or torch.compiler.is_compiling() else RankOneKernel.apply
     spectrum = spectrum_of(y, x_squared, x_re, rows, rows_p, grid)  # (K, 2F, H)
-    return (torch.matmul(grid.inverse, spectrum) * y[:, 0]).mT
+    return mean + (torch.matmul(grid.inverse, spectrum) * y[:, 0]).mT
 
 
 class Grid:
-    """Constants of the frequencies t = 0, 2 pi / period, ..., pi."""
+    """Constants of the frequencies t = 2 pi / period, ..., pi; the zero frequency goes its own way."""
 
     def __init__(self, period: int, length: int, device: torch.device) -> None:
         wide = {"dtype": torch.float64, "device": device}
-        t = 2 * math.pi / period * torch.arange(period // 2 + 1, **wide)  # (F,)
+        index = torch.arange(1, period // 2 + 1, **wide)
+        t = 2 * math.pi / period * index  # (F,)
         self.sin, self.cos, self.sin_full = (t / 2).sin(), (t / 2).cos(), t.sin()
-        # Each frequency stands for its conjugate too, except the two that are their own.
-        weight = torch.where((t == 0) | (t == math.pi), 1 / period, 2 / period)
+        # Each frequency stands for its conjugate too, except pi, which is its own.
+        weight = (2 - (2 * index == period).to(t.dtype)) / period
         phase = (torch.arange(length, **wide)[:, None] + 0.5) * t  # (L, F)
         self.inverse = torch.cat((weight * phase.cos(), -weight * phase.sin()), -1)  # (L, 2F)
 

@@ -1,0 +1,48 @@
+"""The zero frequency of a low-rank kernel: the sum of all its samples, -c M^-1 b, M = diag(a) - P P^H.
+
+A Fourier basis has a pole almost at the origin. Summing over poles there cancels terms of size 1 / |a|,
+and its gradient terms of size 1 / |a|^2; so the smallest pole is solved for together with the low-rank
+feedback, which is well conditioned. The step cancels: this frequency is the same at every rate.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def zero_frequency(a: Tensor, b: Tensor, c: Tensor, p: Tensor) -> Tensor:
+    """(K, H); a and b (H or 1, n, 2), c (K, H, n, 2), p (R, H or 1, n, 2)."""
+    pairs = [torch.view_as_complex(x.contiguous()) for x in (a, b, p)]
+    v = _solve_rank_one(*pairs) if len(p) == 1 else _solve_dense(*pairs)  # (H or 1, n)
+    weights = torch.view_as_real(v.conj().resolve_conj())  # Re(c v) = c_re v_re - c_im v_im
+    if len(v) == 1:
+        return -2 * (c.flatten(-2) @ weights.flatten())
+    return -2 * (c * weights).sum((-1, -2))
+
+
+def _solve_rank_one(a: Tensor, b: Tensor, p: Tensor) -> Tensor:
+    """v with M v = b for one column P: a_n v_n = b_n + p_n e, e = 2 Re sum conj(p_n) v_n."""
+    p = p[0]
+    smallest = torch.nn.functional.one_hot(a.abs().argmin(-1), a.shape[-1]).bool()  # (H or 1, n)
+    inverse = torch.where(smallest, 0, 1 / torch.where(smallest, 1, a))
+    others_b = 2 * (p.conj() * b * inverse).real.sum(-1)  # e = others_b + others_p e + 2 Re conj(p) v
+    gain = 1 / (1 - 2 * (p.abs().square() * inverse).real.sum(-1))
+    a_0, b_0, p_0 = (torch.where(smallest, x, 0).sum(-1) for x in (a, b, p))  # (H or 1,)
+    size = p_0.abs()
+    phase = torch.where(size > 0, p_0 / torch.where(size > 0, size, 1), 1)
+    f = b_0 * phase.conj() + size * others_b * gain  # with p_0 turned onto the real axis
+    feedback = 2 * size * size * gain
+    determinant = a_0.real.square() + a_0.imag.square() - feedback * a_0.real
+    re = (a_0.real * f.real + a_0.imag * f.imag) / determinant
+    im = ((a_0.real - feedback) * f.imag - a_0.imag * f.real) / determinant
+    e = (others_b + 2 * size * re) * gain
+    v_0 = torch.complex(re, im) * phase
+    return torch.where(smallest, v_0[:, None], (b + p * e[:, None]) * inverse)
+
+
+def _solve_dense(a: Tensor, b: Tensor, p: Tensor) -> Tensor:
+    """The same for any number of columns."""
+    q = torch.cat((p, p.conj()), -1).movedim(0, -1)  # (H or 1, 2n, R)
+    matrix = torch.diag_embed(torch.cat((a, a.conj()), -1)) - q @ q.mH
+    return torch.linalg.solve(matrix, torch.cat((b, b.conj()), -1))[:, : a.shape[-1]]

@@ -1,0 +1,252 @@
+"""How fast the S4ND layer is: against the FFT, against convolutions, and inside a whole network.
+
+    python tools/bench_layer.py                        the table of layers
+    python tools/bench_layer.py --network              a training step of S4ND-ConvNeXt-T against ConvNeXt-T
+    python tools/bench_layer.py --crossover            where the FFT overtakes matrix products
+    python tools/bench_layer.py --profile              where the time of a layer goes
+    python tools/bench_layer.py --json results.json    the same numbers for a machine
+
+Every number is forward + backward with kernel generation included. The candidates of a row take turns,
+and the fastest of `--rounds` turns counts, so that a disturbance by other programs does not decide.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from s4nd import S4ND, AxisConfig
+
+SHAPES = [(8, 96, 56, 56), (8, 192, 28, 28), (8, 384, 14, 14), (8, 768, 7, 7), (1, 96, 15, 56, 56)]
+CROSSOVER_1D = [(8, 64, n) for n in (64, 256, 512, 1024, 2048, 4096)]
+CROSSOVER_2D = [(2, 32, n, n) for n in (32, 64, 128, 224, 384)]
+CROSSOVER_3D = [(1, 16, n, n, n) for n in (16, 32, 64)]
+
+
+def layer_for(shape: tuple[int, ...], engine: str, rank: int = 1) -> S4ND:
+    torch.manual_seed(0)
+    axes = [AxisConfig(size) for size in shape[2:]]
+    return S4ND(shape[1], axes, rank=rank, engine=engine)  # type: ignore[arg-type]
+
+
+def convolution_for(shape: tuple[int, ...]) -> nn.Module:
+    channels = shape[1]
+    if len(shape) == 4:
+        return nn.Conv2d(channels, channels, 7, padding=3, groups=channels)
+    return nn.Conv3d(channels, channels, (3, 7, 7), padding=(1, 3, 3), groups=channels)
+
+
+def step_of(module: nn.Module, signal: Tensor) -> Callable[[], None]:
+    """One forward and backward pass; the gradient comes in the layout of the signal."""
+    signal = signal.detach().requires_grad_()
+    gradient = torch.randn_like(signal)
+
+    def step() -> None:
+        module.zero_grad()
+        signal.grad = None
+        module(signal).backward(gradient)
+
+    return step
+
+
+def take_turns(steps: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]:
+    """Milliseconds of the fastest turn of each; slow candidates get fewer turns."""
+    best, spent = dict.fromkeys(steps, float("inf")), dict.fromkeys(steps, 0.0)
+    for step in steps.values():
+        step()
+    for turn in range(rounds):
+        for name, step in steps.items():
+            if turn >= 3 and spent[name] > 4.0:
+                continue
+            start = time.perf_counter()
+            step()
+            seconds = time.perf_counter() - start
+            best[name], spent[name] = min(best[name], 1e3 * seconds), spent[name] + seconds
+    return best
+
+
+def bench_shape(shape: tuple[int, ...], rounds: int) -> dict[str, object]:
+    signal = torch.randn(shape)
+    steps = {name: step_of(layer_for(shape, name), signal) for name in ("matmul", "fft")}
+    steps["convolution"] = step_of(convolution_for(shape), signal)
+    if len(shape) == 4:
+        last = signal.to(memory_format=torch.channels_last)
+        module = convolution_for(shape).to(memory_format=torch.channels_last)
+        steps["convolution, channels last"] = step_of(module, last)
+    times = take_turns(steps, rounds)
+    convolution = min(ms for name, ms in times.items() if name.startswith("convolution"))
+    memory = {engine: peak_megabytes(shape, engine) for engine in ("matmul", "fft")}
+    return {
+        "shape": shape,
+        "milliseconds": {name: round(ms, 2) for name, ms in times.items()},
+        "faster_than_fft": round(times["fft"] / times["matmul"], 2),
+        "of_convolution": round(times["matmul"] / convolution, 2),
+        "peak_megabytes": memory,
+        "memory_of_fft": round(memory["matmul"] / memory["fft"], 2),
+    }
+
+
+def peak_megabytes(shape: tuple[int, ...], engine: str) -> float:
+    """Memory that one step adds to a fresh process."""
+    command = [sys.executable, __file__, "--memory-of", engine, *map(str, shape)]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def print_memory_of(engine: str, shape: tuple[int, ...]) -> None:
+    small = step_of(layer_for((1, 2, *[2] * (len(shape) - 2)), engine), torch.randn(1, 2, *[2] * (len(shape) - 2)))
+    small()  # libraries load on first use and are not the layer's memory
+    step = step_of(layer_for(shape, engine), torch.randn(shape))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    step()
+    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+
+
+def print_layers(rows: list[dict[str, object]]) -> None:
+    print(f"{'shape':>20} {'matmul':>9} {'fft':>9} {'conv':>9}  {'vs fft':>7} {'of conv':>8} {'memory of fft':>14}")
+    for row in rows:
+        times = dict(row["milliseconds"])  # type: ignore[call-overload]
+        convolution = min(ms for name, ms in times.items() if name.startswith("convolution"))
+        shape = "x".join(map(str, row["shape"]))  # type: ignore[call-overload]
+        print(
+            f"{shape:>20} {times['matmul']:>6.1f} ms {times['fft']:>6.1f} ms {convolution:>6.1f} ms"
+            f"  {row['faster_than_fft']:>6}x {row['of_convolution']:>7}x {row['memory_of_fft']:>13}x"
+        )
+
+
+def bench_crossover(rounds: int) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for rank in (1, 4):
+        for shape in CROSSOVER_1D + CROSSOVER_2D + CROSSOVER_3D:
+            signal = torch.randn(shape)
+            steps = {e: step_of(layer_for(shape, e, rank), signal) for e in ("matmul", "fft")}
+            times = take_turns(steps, rounds)
+            chosen = layer_for(shape, "auto", rank).choose_engine(shape[2:])
+            rows.append({"shape": shape, "rank": rank, "milliseconds": times, "auto": chosen})
+            faster = min(times, key=times.__getitem__)
+            loss = times[chosen] / times[faster]
+            name = "x".join(map(str, shape))
+            print(
+                f"{name:>20} rank {rank}: matmul {times['matmul']:8.1f} ms, fft {times['fft']:8.1f} ms,"
+                f" auto {chosen} ({loss:.2f}x of the faster)", flush=True
+            )
+    return rows
+
+
+def network_step(mixer: str, batch: int, size: int) -> Callable[[], None]:
+    from pretrained_2d.backbones import build
+
+    torch.manual_seed(0)
+    network = build("convnext_tiny", num_classes=1000, ndim=2, mixer=mixer, image_size=size)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-4)
+    images, labels = torch.randn(batch, 3, size, size), torch.randint(0, 1000, (batch,))
+
+    def step() -> None:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(network(images), labels).backward()
+        optimizer.step()
+
+    step.network = network  # type: ignore[attr-defined]
+    return step
+
+
+def kernel_step(network: nn.Module) -> Callable[[], None]:
+    """Kernel generation of every S4ND inside, forward and backward."""
+    layers = [m for m in network.modules() if isinstance(m, S4ND)]
+
+    def step() -> None:
+        for layer in layers:
+            shape = [axis.size for axis in layer.axes]
+            taps = layer.taps(shape)
+            torch.autograd.backward(taps, [torch.ones_like(t) for t in taps])
+
+    return step
+
+
+def bench_network(rounds: int, batch: int = 8, size: int = 224) -> dict[str, object]:
+    steps = {mixer: network_step(mixer, batch, size) for mixer in ("s4nd", "conv")}
+    steps["kernels"] = kernel_step(steps["s4nd"].network)  # type: ignore[attr-defined]
+    times = take_turns(steps, max(rounds // 4, 4))
+    ratio, share = times["s4nd"] / times["conv"], times["kernels"] / times["s4nd"]
+    print(
+        f"training step, batch {batch}, {size} px: S4ND-ConvNeXt-T {times['s4nd']:.0f} ms, ConvNeXt-T "
+        f"{times['conv']:.0f} ms, ratio {ratio:.2f}; kernel generation {times['kernels']:.0f} ms ({share:.0%})"
+    )
+    return {"milliseconds": times, "ratio": ratio, "kernel_share": share}
+
+
+def profile(shape: tuple[int, ...], rounds: int) -> dict[str, float]:
+    """Kernel generation, Toeplitz matrices, products and the rest of one layer's step."""
+    from s4nd import conv
+
+    layer, signal = layer_for(shape, "matmul"), torch.randn(shape)
+    axes = shape[2:]
+    taps = [t.detach().requires_grad_() for t in layer.taps(axes)]
+    matrices = [conv.toeplitz(t.detach(), n).requires_grad_() for t, n in zip(taps, axes, strict=True)]
+
+    def kernels() -> None:
+        made = layer.taps(axes)
+        torch.autograd.backward(made, [torch.ones_like(t) for t in made])
+
+    def toeplitz() -> None:
+        for t, n in zip(taps, axes, strict=True):
+            made = conv.toeplitz(t, n)
+            made.backward(torch.ones_like(made))
+
+    signal.requires_grad_()
+    gradient = torch.randn(shape)
+
+    def products() -> None:
+        y = conv.convolve_matmul(signal, matrices, layer.D, layer.mixing)
+        y.backward(gradient)
+
+    parts = {"whole step": step_of(layer, signal), "kernel generation": kernels}
+    times = take_turns(parts | {"Toeplitz matrices": toeplitz, "products": products}, rounds)
+    name = "x".join(map(str, shape))
+    print(f"{name}: whole step {times['whole step']:.2f} ms")
+    for part in ("kernel generation", "Toeplitz matrices", "products"):
+        print(f"  {part:<18} {times[part]:7.2f} ms  {times[part] / times['whole step']:5.0%}")
+    return times
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--network", action="store_true")
+    parser.add_argument("--crossover", action="store_true")
+    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--memory-of", nargs="+", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    if args.memory_of:
+        engine, *shape = args.memory_of
+        print_memory_of(engine, tuple(map(int, shape)))
+        return
+    results: dict[str, object] = {"threads": args.threads, "torch": torch.__version__}
+    if args.network:
+        results["network"] = bench_network(args.rounds)
+    elif args.crossover:
+        results["crossover"] = bench_crossover(args.rounds)
+    elif args.profile:
+        results["profile"] = {"x".join(map(str, s)): profile(s, args.rounds) for s in SHAPES}
+    else:
+        rows = list(map(partial(bench_shape, rounds=args.rounds), SHAPES))
+        print_layers(rows)
+        results["layers"] = rows
+    if args.json:
+        args.json.write_text(json.dumps(results, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
