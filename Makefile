@@ -2,20 +2,24 @@
 # make test    the tests (SLOW=1: the slow ones as well)
 # make lint    style and types
 # make bench   what is measured, on this machine
+#
+# All of them create .venv and install into it first, and again when setup.cfg changes.
+# Another interpreter: make test PYTHON=python3.12
 PYTHON ?= python3
 VENV   ?= .venv
+RUNS   ?= runs
 SLOW   ?= 0
+# Two workers with one thread each: on small machines faster than one worker with two threads.
+WORKERS ?= 2
 
 BIN       := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-# Two workers with one thread each: on small machines faster than one worker with two threads.
-WORKERS   ?= 2
 MARKS     := $(if $(filter 1,$(SLOW)),not gpu,not slow and not gpu)
 
 .PHONY: demo test lint bench clean
 
 demo: $(INSTALLED)
-	$(BIN)/videopipe run demo
+	$(BIN)/videopipe run demo --runs $(RUNS)
 
 test: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "$(MARKS)"
@@ -26,14 +30,15 @@ lint: $(INSTALLED)
 	$(BIN)/mypy
 
 bench: $(INSTALLED)
-	for tool in tools/bench_*.py; do echo "== $$tool"; $(BIN)/python $$tool || exit 1; done
+	set -e; for tool in tools/bench_*.py; do echo "== $$tool"; $(BIN)/python $$tool; done
 
-# Redone whenever what is to be installed changes.
 $(INSTALLED): setup.cfg pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "videopipe needs Python 3.11 or newer; try: make PYTHON=python3.12"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
 	touch $@
 
 clean:
-	rm -rf $(VENV) runs
+	rm -rf $(VENV) $(RUNS)

@@ -83,9 +83,14 @@ def describe(hint: Any, unit: str | None = None, *, many: bool = False) -> str:
             f"{'lists' if many else 'a list'} of {count}{describe(arguments[0], many=True)}"
             + suffix
         )
+    if origin is not None and len(arguments) == 2:  # dict[str, X]
+        words = "mappings" if many else "a mapping"
+        return f"{words} of names to {describe(arguments[1], unit, many=True)}"
     if hint in NAMES:
         return NAMES[hint][many] + suffix
-    return "values" if many else ("a value" if hint is Any else "a mapping")
+    if hint is Any:
+        return "values" if many else "a value"
+    return "mappings" if many else "a mapping"
 
 
 def shown(choice: Any) -> str:

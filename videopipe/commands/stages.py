@@ -13,6 +13,8 @@ EXAMPLES = """  videopipe stages
   videopipe stages finetune
 """
 
+WIDEST = 44  # a longer default pushes its meaning to the right, and not everybody's
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the stages to show."""
@@ -46,7 +48,7 @@ def describe_stage(name: str, stage: Any) -> Iterator[str]:
         yield f"  input {key}: {' or '.join(accepted.kinds)} ({how})"
     yield f"  gives: {stage.output}"
     rows = list(describe_fields(stage.config))
-    width = max((len(row[0]) for row in rows), default=0)
+    width = min(max((len(row[0]) for row in rows), default=0), WIDEST)
     for setting, meaning in rows:
         yield f"  {setting:<{width}}  {meaning}".rstrip()
 
