@@ -46,25 +46,36 @@ class Row:
 def read_evaluations(results: Sequence[Result], average_over: str | None) -> list[Evaluation]:
     """Read every evaluation and name its row by what tells it from the others.
 
-    The stage is named when several stages are compared, a key of the matrix when it varies;
-    the key `average_over` (the split) makes repeats of one row.
+    That is the place in the matrix, and the stage where this is not enough; the key `average_over`
+    (the split) makes repeats of one row.
     """
-    several_stages = len({result.stage for result in results}) > 1
     varying = [
         key
         for key in dict.fromkeys(key for result in results for key in result.variant)
         if key != average_over and len({str(result.variant.get(key)) for result in results}) > 1
     ]
+    places = [
+        " ".join(f"{key}={_shown(result.variant[key])}" for key in varying if key in result.variant)
+        for result in results
+    ]
+    stages_at = {place: set[str]() for place in places}
+    for result, place in zip(results, places, strict=True):
+        stages_at[place].add(result.stage)
     found = []
-    for result in results:
-        parts = [f"{key}={result.variant[key]}" for key in varying if key in result.variant]
-        name = " ".join(([result.stage] if several_stages or not parts else []) + parts)
+    for result, place in zip(results, places, strict=True):
+        unique = place and len(stages_at[place]) == 1
+        name = place if unique else f"{result.stage} {place}".strip()
         repeat = ""
         if average_over is not None and average_over in result.variant:
             repeat = f"{average_over}={result.variant[average_over]}"
         metrics, table = read_metrics(result.folder), read_scores(result.folder)
         found.append(Evaluation(name, repeat, metrics, table))
     return found
+
+
+def _shown(value: Any) -> str:
+    """20.0 -> "20", as one writes it in the YAML."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def make_rows(evaluations: Sequence[Evaluation], paper_percent: Mapping[str, float]) -> list[Row]:

@@ -24,7 +24,7 @@ class AdoptConfig:
     interpolation: Literal["bilinear", "bicubic"] | None = setting(None, "of the resizing")
     num_frames: int | None = setting(None, "frames of a clip (3D networks)")
     clip_seconds: float | None = setting(None, "length of a clip", unit="seconds")
-    options: dict[str, bool | int | float | str] = setting(
+    options: dict[str, bool | int | float | str | tuple[int, ...]] = setting(
         default_factory=dict, help="options of the architecture, such as mixer: s4nd"
     )
 

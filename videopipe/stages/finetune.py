@@ -20,7 +20,12 @@ STAGE = Stage(
     config=FinetuneConfig,
     run=run,
     version=1,
-    inputs={"model": Input((Kind.VIDEO_MODEL,)), "clips": Input((Kind.CLIPS,))},
+    inputs={
+        "model": Input(
+            (Kind.VIDEO_MODEL, Kind.BACKBONE)
+        ),  # an adopted network may have time already
+        "clips": Input((Kind.CLIPS,)),
+    },
     output=Kind.VIDEO_MODEL,
     distributed=True,
 )
