@@ -7,6 +7,7 @@ R low rank, K kernels per channel (directions x outputs of the layer).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
@@ -125,6 +126,7 @@ class AxisStateSpace(nn.Module):
             )
         self.config, self.channels, self.outputs = config, channels, outputs
         self.bandlimit = config.bandlimit
+        self.conversions = 0  # times the parameters were moved or cast, which no version counts
         copies, pairs, rank = config.copies, config.state // 2, config.num_low_rank
         kernels = outputs * (2 if config.bidirectional else 1)
         self.log_dt = nn.Parameter(torch.empty(channels, 1))
@@ -181,6 +183,10 @@ class AxisStateSpace(nn.Module):
         else:
             backward = torch.zeros_like(forward)
         return torch.cat((backward, forward), -1)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> AxisStateSpace:
+        self.conversions += 1
+        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
     def extra_repr(self) -> str:
         """Shown by print(layer)."""

@@ -120,7 +120,9 @@ def initial_state_spaces(basis: str, state: int, copies: int, low_rank: int) -> 
     of the copies and fourier to the second.
     """
     if basis == "hippo" and copies % 2:
-        raise ValueError(f"basis 'hippo' is half legs, half fourier: copies must be even, got {copies}")
+        raise ValueError(
+            f"basis 'hippo' is half legs, half fourier: copies must be even, got {copies}"
+        )
     made = [BASES[basis].make(state, 2 * copy // copies) for copy in range(copies)]
     p = torch.stack([space.p for space in made], 1)[:low_rank]  # (R, copies, n)
     missing = p.new_zeros(low_rank - len(p), copies, state // 2)

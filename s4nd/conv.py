@@ -40,7 +40,8 @@ def toeplitz(taps: Tensor, size: int) -> Tensor:
     row = F.pad(lag_window(taps, size).flip(-1), (0, 1))  # (..., 2 size)
     tiled = row.unsqueeze(-2).expand(*row.shape[:-1], size, 2 * size).flatten(-2)
     start, count = size - 1, size * (2 * size - 1)
-    return tiled.narrow(-1, start, count).unflatten(-1, (size, 2 * size - 1))[..., :size]
+    shifted = tiled.narrow(-1, start, count).reshape(*row.shape[:-1], size, 2 * size - 1)
+    return shifted[..., :size]
 
 
 def convolve_matmul(
@@ -55,7 +56,7 @@ def convolve_matmul(
     the layout (channels, height, batch, width), and nothing moves between the products. The result
     is a view of that layout.
     """
-    by_rank = [m.unflatten(0, (mixing.rank, mixing.groups)) for m in matrices]
+    by_rank = [m.view(mixing.rank, mixing.groups, *m.shape[1:]) for m in matrices]
     count = len(matrices)
     order = (1, 2, 0) if count == 1 else (1, *range(2, count + 1), 0, count + 1)
     x = signal.permute(order)  # (channels, *axes but the last, batch, last)
@@ -87,7 +88,7 @@ def _from_right(x: Tensor, matrix: Tensor) -> Tensor:
         z = torch.bmm(rows, matrix[0].mT)
     else:
         z = torch.matmul(rows, matrix.mT).flatten(0, 1)
-    return z.view(-1, *x.shape[1:])  # (groups channels, ..., size)
+    return z.view(len(z), *x.shape[1:])  # (groups channels, ..., size)
 
 
 def _from_left(matrix: Tensor, z: Tensor) -> Tensor:
@@ -107,9 +108,7 @@ def _add_from_left(y: Tensor, matrix: Tensor, z: Tensor, *, dense: bool) -> Tens
     return torch.baddbmm(y.flatten(2), matrix, z.flatten(2)).view(y.shape)
 
 
-def convolve_fft(
-    signal: Tensor, taps: Sequence[Tensor], skip: Tensor, mixing: Mixing
-) -> Tensor:
+def convolve_fft(signal: Tensor, taps: Sequence[Tensor], skip: Tensor, mixing: Mixing) -> Tensor:
     """The same convolution and skip by a zero-padded N-D transform.
 
     signal (batch, channels, *axes); taps one per axis, (rank groups, channels, 2 L).
@@ -125,7 +124,7 @@ def convolve_fft(
         factor = factor.view(*factor.shape[:2], *_only(axis, len(taps)))
         kernel = factor if kernel is None else kernel * factor
     assert kernel is not None
-    kernel = kernel.unflatten(0, (mixing.rank, mixing.groups)).sum(0)  # (groups, channels, ...)
+    kernel = kernel.view(mixing.rank, mixing.groups, *kernel.shape[1:]).sum(0)
     if mixing.dense:
         result = torch.einsum("bh...,oh...->bo...", spectrum, kernel)
     else:
@@ -164,7 +163,7 @@ def separable_kernel(taps: Sequence[Tensor], mixing: Mixing) -> Tensor:
     """The N-D kernel: sum over rank of outer products, (groups, channels, *lags)."""
     letters = "abcdefgh"[: len(taps)]
     spec = ",".join(f"rgz{axis}" for axis in letters) + f"->gz{letters}"
-    factors = [t.unflatten(0, (mixing.rank, mixing.groups)) for t in taps]
+    factors = [t.reshape(mixing.rank, mixing.groups, *t.shape[1:]) for t in taps]
     return torch.einsum(spec, *factors)
 
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from functools import partial
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from s4nd import conv
 from s4nd.axis import AxisConfig, AxisStateSpace, check_bandlimit
+from s4nd.cache import KernelCache
 
 Engine = Literal["auto", "matmul", "fft"]
 Rate = float | Sequence[float]
 ENGINES = ("auto", "matmul", "fft")
-MAX_CACHED_SHAPES = 8
 
 
 class S4ND(nn.Module):
@@ -59,7 +60,7 @@ class S4ND(nn.Module):
         outputs = rank * self.mixing.groups
         self.spaces = nn.ModuleList(AxisStateSpace(axis, channels, outputs) for axis in axes)
         self.D = nn.Parameter(torch.empty(multiplier, channels))
-        self._cache: dict[Any, tuple[list[int], list[Tensor]]] = {}
+        self._cache = KernelCache()
         self.reset_skip()
 
     @torch.no_grad()
@@ -97,9 +98,7 @@ class S4ND(nn.Module):
         sizes = tuple(int(n) for n in shape)
         self._check_sizes(sizes, f"shape {sizes}")
         windows = []
-        for axis, size, taps in zip(
-            self.axes, sizes, self.taps(sizes, rate), strict=True
-        ):
+        for axis, size, taps in zip(self.axes, sizes, self.taps(sizes, rate), strict=True):
             window = conv.lag_window(taps, size)
             windows.append(window if axis.bidirectional else window[..., size - 1 :])
         kernel = conv.separable_kernel(windows, self.mixing)
@@ -111,7 +110,7 @@ class S4ND(nn.Module):
         return tuple(space.bandlimit for space in self._spaces())
 
     @bandlimit.setter
-    def bandlimit(self, value: float | None | Sequence[float | None]) -> None:
+    def bandlimit(self, value: float | Sequence[float | None] | None) -> None:
         values = value if isinstance(value, Sequence) else [value] * len(self.axes)
         if len(values) != len(self.axes):
             raise ValueError(f"need one bandlimit per axis ({len(self.axes)}), got {value}")
@@ -125,6 +124,8 @@ class S4ND(nn.Module):
 
     def _rates(self, rate: Rate) -> tuple[float, ...]:
         count = len(self.axes)
+        if not isinstance(rate, int | float | Sequence):
+            raise TypeError(f"rate must be a number or one per axis, got {rate!r}")
         rates = (float(rate),) * count if isinstance(rate, int | float) else tuple(map(float, rate))
         if len(rates) != count:
             raise ValueError(f"rate must be one number or one per axis ({count}), got {rate}")
@@ -133,6 +134,8 @@ class S4ND(nn.Module):
         return rates
 
     def _check(self, signal: Tensor) -> None:
+        if not isinstance(signal, Tensor):
+            raise TypeError(f"S4ND expects a tensor, got {type(signal).__name__}")
         shape = tuple(signal.shape)
         if not signal.is_floating_point():
             raise TypeError(f"S4ND expects a real floating point signal, got {signal.dtype}")
@@ -174,17 +177,10 @@ class S4ND(nn.Module):
         self, shape: tuple[int, ...], rates: tuple[float, ...], engine: Engine
     ) -> list[Tensor]:
         """Toeplitz matrices, or taps for the FFT; in eval mode made once and reused."""
-        if not self._may_cache():
+        if self.training:
             return self._make_operators(shape, rates, engine)
-        key = (shape, rates, engine, self.bandlimit)
-        versions = [p._version for p in self.spaces.parameters()]
-        found = self._cache.get(key)
-        if found is None or found[0] != versions:
-            if len(self._cache) >= MAX_CACHED_SHAPES:
-                self._cache.clear()
-            found = versions, self._make_operators(shape, rates, engine)
-            self._cache[key] = found
-        return found[1]
+        make = partial(self._make_operators, shape, rates, engine)
+        return self._cache.get((shape, rates, engine), self._spaces(), make)
 
     def _make_operators(
         self, shape: Sequence[int], rates: Sequence[float], engine: Engine
@@ -194,22 +190,10 @@ class S4ND(nn.Module):
             return taps
         return [conv.toeplitz(t, size) for t, size in zip(taps, shape, strict=True)]
 
-    def _may_cache(self) -> bool:
-        if self.training or torch.is_grad_enabled() or torch.compiler.is_compiling():
-            return False
-        return not any(p.is_inference() for p in self.spaces.parameters())
-
     def train(self, mode: bool = True) -> S4ND:
         """Switch the mode; kernels made before are forgotten."""
         self._cache.clear()
         return super().train(mode)
-
-    def _apply(self, fn: Any, recurse: bool = True) -> S4ND:
-        self._cache.clear()  # a moved or cast parameter keeps its version number
-        return super()._apply(fn, recurse)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_cache": {}}
 
     def extra_repr(self) -> str:
         """Shown by print(layer)."""

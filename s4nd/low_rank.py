@@ -54,13 +54,13 @@ class Grid:
     """Constants of the frequencies t = 2 pi / period, ..., pi; the zero frequency goes its own way."""
 
     def __init__(self, period: int, length: int, device: torch.device) -> None:
-        wide = {"dtype": torch.float64, "device": device}
-        index = torch.arange(1, period // 2 + 1, **wide)
+        index = torch.arange(1, period // 2 + 1, dtype=torch.float64, device=device)
         t = 2 * math.pi / period * index  # (F,)
         self.sin, self.cos, self.sin_full = (t / 2).sin(), (t / 2).cos(), t.sin()
         # Each frequency stands for its conjugate too, except pi, which is its own.
         weight = (2 - (2 * index == period).to(t.dtype)) / period
-        phase = (torch.arange(length, **wide)[:, None] + 0.5) * t  # (L, F)
+        position = torch.arange(length, dtype=torch.float64, device=device) + 0.5
+        phase = position[:, None] * t  # (L, F)
         self.inverse = torch.cat((weight * phase.cos(), -weight * phase.sin()), -1)  # (L, 2F)
 
 
@@ -98,8 +98,8 @@ def _spectrum(
     re = x_squared[..., None] * grid.cos.square() - grid.sin.square()  # (H, n, F)
     im = x_re[..., None] * grid.sin_full
     poles = torch.cat((re, im), -1) / (re * re + im * im).repeat(1, 1, 2)  # (H, n, 2F)
-    sums = (rows.flatten(1, 3) @ poles).unflatten(1, rows.shape[1:4]).unflatten(-1, (2, -1))
-    sums = torch.complex(*sums.unbind(-2))  # (H, K + R, 1 + R, 2, F)
+    sums = torch.matmul(rows.flatten(1, 3), poles).view(*rows.shape[:-1], 2, len(grid.cos))
+    sums = torch.complex(sums[..., 0, :], sums[..., 1, :])  # (H, K + R, 1 + R, 2, F)
     shift = (y * grid.cos)[:, None, None]  # (H, 1, 1, F)
     table = 1j * grid.sin * sums[:, :, :, 0] - shift * sums[:, :, :, 1]  # (H, K + R, 1 + R, F)
     for _ in range(rank):

@@ -39,7 +39,9 @@ def from_reference(
     axes_found = _axes_of(state_dict)
     sizes = [size] * len(axes_found) if isinstance(size, int) else list(size)
     if len(sizes) != len(axes_found):
-        raise ValueError(f"state dict has {len(axes_found)} axes, got size {size}: give one per axis")
+        raise ValueError(
+            f"state dict has {len(axes_found)} axes, got size {size}: give one per axis"
+        )
     configs = []
     for found, axis_size in zip(axes_found, sizes, strict=True):
         low_rank = "P" in found

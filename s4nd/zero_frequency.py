@@ -26,7 +26,9 @@ def _solve_rank_one(a: Tensor, b: Tensor, p: Tensor) -> Tensor:
     p = p[0]
     smallest = torch.nn.functional.one_hot(a.abs().argmin(-1), a.shape[-1]).bool()  # (H or 1, n)
     inverse = torch.where(smallest, 0, 1 / torch.where(smallest, 1, a))
-    others_b = 2 * (p.conj() * b * inverse).real.sum(-1)  # e = others_b + others_p e + 2 Re conj(p) v
+    others_b = 2 * (p.conj() * b * inverse).real.sum(
+        -1
+    )  # e = others_b + others_p e + 2 Re conj(p) v
     gain = 1 / (1 - 2 * (p.abs().square() * inverse).real.sum(-1))
     a_0, b_0, p_0 = (torch.where(smallest, x, 0).sum(-1) for x in (a, b, p))  # (H or 1,)
     size = p_0.abs()

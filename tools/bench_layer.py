@@ -103,7 +103,10 @@ def peak_megabytes(shape: tuple[int, ...], engine: str) -> float:
 
 
 def print_memory_of(engine: str, shape: tuple[int, ...]) -> None:
-    small = step_of(layer_for((1, 2, *[2] * (len(shape) - 2)), engine), torch.randn(1, 2, *[2] * (len(shape) - 2)))
+    small = step_of(
+        layer_for((1, 2, *[2] * (len(shape) - 2)), engine),
+        torch.randn(1, 2, *[2] * (len(shape) - 2)),
+    )
     small()  # libraries load on first use and are not the layer's memory
     step = step_of(layer_for(shape, engine), torch.randn(shape))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -112,7 +115,9 @@ def print_memory_of(engine: str, shape: tuple[int, ...]) -> None:
 
 
 def print_layers(rows: list[dict[str, object]]) -> None:
-    print(f"{'shape':>20} {'matmul':>9} {'fft':>9} {'conv':>9}  {'vs fft':>7} {'of conv':>8} {'memory of fft':>14}")
+    print(
+        f"{'shape':>20} {'matmul':>9} {'fft':>9} {'conv':>9}  {'vs fft':>7} {'of conv':>8} {'memory of fft':>14}"
+    )
     for row in rows:
         times = dict(row["milliseconds"])  # type: ignore[call-overload]
         convolution = min(ms for name, ms in times.items() if name.startswith("convolution"))
@@ -137,7 +142,8 @@ def bench_crossover(rounds: int) -> list[dict[str, object]]:
             name = "x".join(map(str, shape))
             print(
                 f"{name:>20} rank {rank}: matmul {times['matmul']:8.1f} ms, fft {times['fft']:8.1f} ms,"
-                f" auto {chosen} ({loss:.2f}x of the faster)", flush=True
+                f" auto {chosen} ({loss:.2f}x of the faster)",
+                flush=True,
             )
     return rows
 
@@ -191,7 +197,9 @@ def profile(shape: tuple[int, ...], rounds: int) -> dict[str, float]:
     layer, signal = layer_for(shape, "matmul"), torch.randn(shape)
     axes = shape[2:]
     taps = [t.detach().requires_grad_() for t in layer.taps(axes)]
-    matrices = [conv.toeplitz(t.detach(), n).requires_grad_() for t, n in zip(taps, axes, strict=True)]
+    matrices = [
+        conv.toeplitz(t.detach(), n).requires_grad_() for t, n in zip(taps, axes, strict=True)
+    ]
 
     def kernels() -> None:
         made = layer.taps(axes)
@@ -219,7 +227,9 @@ def profile(shape: tuple[int, ...], rounds: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--network", action="store_true")

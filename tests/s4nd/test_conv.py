@@ -17,7 +17,9 @@ def direct(layer, signal, rate=1.0):
     """y[i] = sum over j of K[i - j] u[j] + D u[i], position by position."""
     sizes = signal.shape[2:]
     kernel = layer.kernel(sizes, rate)  # (channels, *lags) or (out, channels, *lags)
-    offsets = [n - 1 if axis.bidirectional else 0 for n, axis in zip(sizes, layer.axes, strict=True)]
+    offsets = [
+        n - 1 if axis.bidirectional else 0 for n, axis in zip(sizes, layer.axes, strict=True)
+    ]
     dense = layer.out_channels is not None
     repeated = signal if dense else signal.repeat(1, layer.multiplier, *[1] * len(sizes))
     out = torch.zeros(len(signal), len(kernel), *sizes, dtype=signal.dtype)
@@ -37,7 +39,9 @@ def direct(layer, signal, rate=1.0):
 
 @pytest.mark.parametrize("engine", ["matmul", "fft"])
 @pytest.mark.parametrize("count", [1, 2, 3])
-@pytest.mark.parametrize("options", [{}, {"rank": 3}, {"multiplier": 2}, {"out_channels": 4, "rank": 2}])
+@pytest.mark.parametrize(
+    "options", [{}, {"rank": 3}, {"multiplier": 2}, {"out_channels": 4, "rank": 2}]
+)
 def test_engines_equal_the_sum_over_lags(dense, engine, count, options):
     sizes = SHAPES[count] if count < 3 else (3, 2, 4)
     layer = layer_of(sizes, channels=2, engine=engine, **options).double()
