@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,6 +24,25 @@ def write_bytes(path: Path, content: bytes) -> None:
     finally:
         beside.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+def write_together(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Replace several files of a folder: all are written beside first, then renamed in order."""
+    folder.mkdir(parents=True, exist_ok=True)
+    mark = uuid.uuid4().hex[:8]
+    beside = {name: folder / f".{name}.{mark}.partial" for name in contents}
+    try:
+        for name, content in contents.items():
+            with beside[name].open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        for name, partial in beside.items():
+            partial.replace(folder / name)
+    finally:
+        for partial in beside.values():
+            partial.unlink(missing_ok=True)
+    sync_folder(folder)
 
 
 def write_text(path: Path, content: str) -> None:

@@ -22,9 +22,10 @@ CARD, WEIGHTS = "config.json", "model.safetensors"
 
 
 def save_checkpoint(folder: Path, model: nn.Module, card: ModelCard) -> None:
-    """Write both files, each whole or not at all; other files in the folder stay.
+    """Write both files, whole or not at all; other files in the folder stay.
 
-    The card holds the digest of the weights, so that a pair torn by a crash is noticed.
+    The card holds the digest of the weights, so that a pair torn by a crash between the two renames
+    is noticed.
     """
     state = {
         name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()
@@ -38,8 +39,7 @@ def save_checkpoint(folder: Path, model: nn.Module, card: ModelCard) -> None:
     }
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     if folder.exists() and any(folder.iterdir()):
-        atomic.write_bytes(folder / WEIGHTS, weights)
-        atomic.write_text(folder / CARD, text)
+        atomic.write_together(folder, {WEIGHTS: weights, CARD: text.encode()})
         return
     with atomic.new_folder(folder) as beside:
         (beside / WEIGHTS).write_bytes(weights)

@@ -216,22 +216,24 @@ def test_a_mismatch_stands_side_by_side(folder: Path) -> None:
     assert ("norm.weight (16,)", "norm.weight (8,)") in pairs
 
 
-def test_a_killed_save_leaves_the_old_checkpoint_or_says_so(folder: Path, monkeypatch) -> None:
-    from pretrained_2d import atomic
-
+def test_a_killed_save_leaves_the_old_checkpoint(folder: Path, monkeypatch) -> None:
     (folder / "metrics.jsonl").write_text("")
-    network = build(CARD.architecture, **SMALL)
-    write_text = atomic.write_text
+    old, _ = load_checkpoint(folder)
+    before = sorted(path.name for path in folder.iterdir())
 
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(atomic, "write_text", killed)
+    monkeypatch.setattr(os, "fsync", killed)  # the disk is slow, the user is not patient
     with pytest.raises(KeyboardInterrupt):
-        save_checkpoint(folder, network, CARD)
-    monkeypatch.setattr(atomic, "write_text", write_text)
+        save_checkpoint(folder, build(CARD.architecture, **SMALL), CARD)
+    assert sorted(path.name for path in folder.iterdir()) == before
+    again, _ = load_checkpoint(folder)
+    assert torch.equal(again.head.weight, old.head.weight)
+
+
+def test_a_pair_torn_by_a_crash_is_noticed(folder: Path, tmp_path: Path) -> None:
+    save_checkpoint(tmp_path / "new", build(CARD.architecture, **SMALL), CARD)
+    (tmp_path / "new" / "model.safetensors").replace(folder / "model.safetensors")
     with pytest.raises(CheckpointError, match=r"not the file that config\.json was written for"):
         load_checkpoint(folder)
-    save_checkpoint(folder, network, CARD)
-    again, _ = load_checkpoint(folder)
-    assert torch.equal(again.head.weight, network.head.weight)
