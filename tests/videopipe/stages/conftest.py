@@ -1,0 +1,80 @@
+"""A few generated videos that differ by motion only, and a small network grown along time."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from videopipe.stage import Inputs, Result
+
+MOTIONS = ("left", "right")
+
+
+@pytest.fixture(scope="session")
+def make_clips(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """`make_clips(train=8, val=3, test=4)` -> the folder of a manifest; videos per class."""
+    from videopipe.data.layouts import find_dataset
+    from videopipe.data.manifest import write_manifest
+    from videopipe.stages.generate import GenerateConfig
+    from videopipe.stages.generate import run as generate
+
+    def make(train: int, val: int, test: int) -> Path:
+        folder = tmp_path_factory.mktemp("motion")
+        config = GenerateConfig(
+            motions=MOTIONS, train_videos=train, val_videos=val, test_videos=test, unseen_videos=0,
+            train_images=0, val_images=0, size_pixels=32, frame_rates=(12.0,), longest_seconds=1.6,
+        )  # fmt: skip
+        generate(config, Inputs({}), folder)
+        write_manifest(folder / "clips", find_dataset(folder / "videos"))
+        return folder / "clips"
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def motion_clips(make_clips: Callable[..., Path]) -> Path:
+    """Two classes: 8 videos to learn from, 6 that decide and 8 to test on."""
+    return make_clips(train=4, val=3, test=4)
+
+
+@pytest.fixture(scope="session")
+def make_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """`make_model(method="s4nd")` -> a checkpoint folder: a small residual network on clips."""
+    import torch
+
+    from pretrained_2d.backbones import build
+    from pretrained_2d.card import ModelCard, Preprocessing
+    from pretrained_2d.checkpoint import save_checkpoint
+    from videopipe.inflation import InflationOptions, inflate_checkpoint
+
+    def make(num_classes: int = 2, **options: object) -> Path:
+        folder = tmp_path_factory.mktemp("model")
+        torch.manual_seed(0)
+        card = ModelCard(
+            architecture="timm/test_resnet",
+            options={"num_classes": num_classes},
+            preprocessing=Preprocessing(image_size=32, resize=32),
+        )
+        save_checkpoint(folder / "flat", build(card.architecture, **card.options), card)
+        chosen = {"num_frames": 8, "clip_seconds": 1.2, "basis": "diag-lin", "state": 16}
+        inflate_checkpoint(folder / "flat", folder / "video", InflationOptions(**chosen | options))
+        return folder / "video"
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def motion_model(make_model: Callable[..., Path]) -> Path:
+    """A network with a random S4ND kernel along time behind every convolution."""
+    return make_model(method="s4nd", start="random", length=4.0)
+
+
+def given(**folders: Path) -> Inputs:
+    """Inputs of a stage from folders."""
+    return Inputs({name: [Result(folder, name)] for name, folder in folders.items()})
+
+
+@pytest.fixture(scope="session", name="given")
+def given_fixture() -> Callable[..., Inputs]:
+    """`given(model=folder, clips=folder)` -> the inputs of a stage."""
+    return given

@@ -1,0 +1,184 @@
+"""Fine-tuning: what is learned, what is frozen, what is written down, and going on after a kill."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pretrained_2d.checkpoint import read_card, read_weights
+from videopipe.errors import DataError
+from videopipe.finetuning.config import FinetuneConfig
+from videopipe.finetuning.head import head_parameters
+from videopipe.finetuning.recipe import Augmentation, FinetuneRecipe
+from videopipe.finetuning.time_axis import time_parameters
+from videopipe.models import load_model
+from videopipe.stage import Inputs
+from videopipe.stages.evaluate import EvaluateConfig
+from videopipe.stages.evaluate import run as evaluate
+from videopipe.stages.finetune import run as finetune
+
+Given = Callable[..., Inputs]
+QUICK = FinetuneConfig(
+    recipe=FinetuneRecipe(
+        epochs=2, batch_size=4, accumulation=2, lr=3e-3, weight_decay=0.05, workers=0, device="cpu"
+    ),
+    augmentation=Augmentation(rand_augment_layers=0, flip=0.0, scale=(1.0, 1.1)),
+    decoding_workers=1,
+)
+
+
+def tuned(config: FinetuneConfig, inputs: Inputs, out: Path) -> dict[str, Any]:
+    out.mkdir(exist_ok=True)
+    return finetune(config, inputs, out)
+
+
+def test_defaults_are_the_papers() -> None:
+    config = FinetuneConfig()
+    recipe = config.recipe
+    assert (recipe.epochs, recipe.batch_size, recipe.lr, recipe.weight_decay) == (50, 64, 1e-4, 0.2)
+    assert (recipe.schedule, recipe.warmup_steps, recipe.warmup_epochs) == ("cosine", 0, 0)
+    assert (recipe.betas, recipe.ema_decay, recipe.state_space_lr) == ((0.9, 0.999), None, None)
+    assert (config.drop_path, config.head_dropout) == (0.2, 0.2)
+    short_sides = [round(224 * factor) for factor in config.augmentation.scale]
+    assert (short_sides, config.augmentation.flip) == ([256, 320], 0.5)
+
+
+def test_every_parameter_of_the_time_axis_moves_and_the_card_tells_the_story(
+    motion_model: Path, motion_clips: Path, given: Given, tmp_path: Path
+) -> None:
+    summary = tuned(QUICK, given(model=motion_model, clips=motion_clips), tmp_path / "out")
+    network, card = load_model(tmp_path / "out")
+    before, after = load_model(motion_model)[0].state_dict(), network.state_dict()
+    time_axis = time_parameters(network)
+    assert len(time_axis) > 10
+    still = [name for name in time_axis if torch.equal(before[name], after[name])]
+    assert still == []
+    assert card.labels == ("left", "right")
+    made = card.provenance
+    assert (made["protocol"], made["method"], made["made_by"]) == ("validation", "s4nd", "finetune")
+    assert (summary["training_videos"], summary["validation_videos"]) == (8, 6)
+    assert summary["steps"] == made["training"]["steps"] == 4
+    assert made["training"]["peak_memory_bytes"] > 1e6
+    assert all(layer["initial_length"] == pytest.approx(4.0) for layer in made["time_axis"])
+    assert any(layer["learned_length"] != layer["initial_length"] for layer in made["time_axis"])
+    lines = (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()
+    best = max(r["accuracy"] for r in map(json.loads, lines) if r["kind"] != "train")
+    assert summary["best_accuracy"] == best
+
+
+def test_a_linear_probe_changes_the_head_and_nothing_else(
+    motion_model: Path, motion_clips: Path, given: Given, tmp_path: Path
+) -> None:
+    config = replace(QUICK, freeze="backbone", freeze_batch_norm=True, protocol="last")
+    summary = tuned(config, given(model=motion_model, clips=motion_clips), tmp_path / "out")
+    before, after = read_weights(motion_model), read_weights(tmp_path / "out")
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed == head_parameters(load_model(motion_model)[0])
+    assert summary["validation_videos"] == 0
+    assert read_card(tmp_path / "out").provenance["protocol"] == "last"
+
+
+def test_a_network_of_other_classes_gets_a_new_head(
+    make_model: Callable[..., Path], motion_clips: Path, given: Given, tmp_path: Path
+) -> None:
+    model = make_model(num_classes=5, method="s3d")
+    config = replace(QUICK, protocol="last", recipe=replace(QUICK.recipe, epochs=1))
+    summary = tuned(config, given(model=model, clips=motion_clips), tmp_path / "out")
+    network, card = load_model(tmp_path / "out")
+    assert (summary["head"], len(card.labels or ())) == ("new", 2)
+    assert network(torch.zeros(1, 3, 8, 32, 32)).shape == (1, 2)
+
+
+def test_an_image_network_is_refused_with_the_way_out(
+    motion_model: Path, motion_clips: Path, given: Given, tmp_path: Path
+) -> None:
+    flat = motion_model.parent / "flat"
+    with pytest.raises(DataError, match="network for images; inflate it"):
+        tuned(QUICK, given(model=flat, clips=motion_clips), tmp_path / "out")
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from dataclasses import replace
+sys.path.insert(0, sys.argv[1])
+from test_finetune import QUICK, finetune
+from conftest import given
+if __name__ == "__main__":
+    model, clips, out = map(Path, sys.argv[2:5])
+    config = replace(QUICK, recipe=replace(QUICK.recipe, epochs=6, checkpoint_every_steps=1))
+    finetune(config, given(model=model, clips=clips), out)
+"""
+
+
+@pytest.mark.slow
+def test_killed_and_resumed_fine_tuning_ends_with_the_same_bits(
+    motion_model: Path, motion_clips: Path, tmp_path: Path
+) -> None:
+    """SIGKILL in the middle of an epoch, twice; also the kept checkpoint and its card agree."""
+
+    def start(out: Path) -> subprocess.Popen[bytes]:
+        out.mkdir(exist_ok=True)
+        program = tmp_path / "program.py"
+        program.write_text(PROGRAM)
+        here = str(Path(__file__).parent)
+        command = [sys.executable, program, here, motion_model, motion_clips, out]
+        return subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"})
+
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert start(whole).wait(300) == 0
+    kills = 0
+    for states in (2, 4):
+        process = start(killed)
+        while process.poll() is None and _steps_saved(killed) < states:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        kills += process.wait() == -signal.SIGKILL
+    assert kills >= 1, "the run must be caught before its end"
+    assert start(killed).wait(300) == 0
+    assert (killed / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    stories = [read_card(folder).provenance for folder in (whole, killed)]
+    assert stories[0]["time_axis"] == stories[1]["time_axis"]
+    assert stories[0]["training"]["best_accuracy"] == stories[1]["training"]["best_accuracy"]
+
+
+def _steps_saved(out: Path) -> int:
+    """How far the newest training state is, by its name."""
+    names = [path.name for path in (out / "state").glob("*") if not path.name.startswith(".")]
+    digits = ["".join(c for c in name if c.isdigit()) for name in names]
+    return max((int(number) for number in digits if number), default=0)
+
+
+@pytest.mark.slow
+def test_only_time_mixing_tells_motions_apart(
+    make_model: Callable[..., Path], make_clips: Callable[..., Path], given: Given, tmp_path: Path
+) -> None:
+    """Any frame looks the same in both classes: without time mixing there is nothing to learn."""
+    clips = make_clips(train=60, val=1, test=30)
+    config = replace(
+        QUICK,
+        protocol="last",
+        drop_path=0.0,
+        head_dropout=0.0,
+        recipe=replace(QUICK.recipe, epochs=16, batch_size=16, accumulation=1),
+    )
+    found = {}
+    for method in ("s4nd", "none"):
+        model = make_model(method=method, start="random", length=4.0)
+        tuned(config, given(model=model, clips=clips), tmp_path / method)
+        scores = tmp_path / f"{method}_scores"
+        scores.mkdir()
+        inputs = given(model=tmp_path / method, clips=clips)
+        found[method] = evaluate(EvaluateConfig(), inputs, scores)
+    assert found["s4nd"]["top1"] >= 0.9
+    assert found["none"]["interval"][0] <= 0.5, "chance must lie in reach"
+    assert found["none"]["top1"] <= 0.7
