@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from videopipe.data.inspection import EMPTY_REASON
 from videopipe.data.manifest import Manifest, VideoRecord
 
 Kind = Literal[
@@ -69,7 +70,7 @@ def _of_one(record: VideoRecord, clip_seconds: float) -> Iterable[Finding]:
             yield Finding("missing", record.path, f"of split {record.split}")
         return
     if record.status == "failed":
-        kind: Kind = "empty" if record.size_bytes == 0 else "unreadable"
+        kind: Kind = "empty" if record.reason == EMPTY_REASON else "unreadable"
         yield Finding(kind, record.path, record.reason)
         return
     if record.status == "partial":

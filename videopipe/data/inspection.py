@@ -18,6 +18,7 @@ from videopipe.errors import DecodeError
 Depth = Literal["header", "sampled", "full"]
 SAMPLED_FRACTIONS = (0.25, 0.5, 0.75, 1.0)
 VARIABLE_RATIO = 1.5  # between the longest and the shortest frame
+EMPTY_REASON = "the file is empty"
 MEMORY_LIMIT_BYTES = 4 * 2**30
 
 
@@ -92,7 +93,7 @@ def check_file(path: Path) -> None:
         if not stat.S_ISREG(status.st_mode):
             raise DecodeError(path, "is not a file (a folder, a pipe or a device)")
         if status.st_size == 0:
-            raise DecodeError(path, "the file is empty")
+            raise DecodeError(path, EMPTY_REASON)
     except FileNotFoundError:
         raise DecodeError(path, "no such file") from None
     except (OSError, ValueError) as error:

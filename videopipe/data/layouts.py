@@ -85,8 +85,8 @@ def _recognise(path: Path, layout: Layout, split: int) -> Listing:
     names = list(LAYOUTS) if layout == "auto" else [layout]
     if path.is_file():
         names = [name for name in names if name == "lists"]
-    for place in _places(path):
-        for name in names:
+    for name in names:
+        for place in _places(path):
             if name == "loose_videos" and place is not path:
                 continue  # a wrapper is unwrapped for a structure, not to lose its neighbours
             listing = LAYOUTS[name](place, split)

@@ -1,0 +1,47 @@
+"""`videopipe check`, by its arguments and its exit codes."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from videopipe.cli import main
+
+
+def test_what_is_wrong_is_said_and_written(tmp_path: Path, tiny_video: Callable, capsys) -> None:
+    data = tmp_path / "data"
+    tiny_video(data / "run/a.mp4", num_frames=45)
+    tiny_video(data / "walk/b.mp4", num_frames=46)
+    options = ["--full", "--validation", "none", "-j", "1"]
+    index = tmp_path / "index"
+    assert main(["check", str(data), "--out", str(index), *options]) == 0
+    said = capsys.readouterr().out
+    assert "found:   class folders without splits" in said
+    assert "splits:  train 2" in said
+    assert "nothing lost" in said
+    assert sorted(path.name for path in index.iterdir()) == ["dataset.json", "manifest.jsonl"]
+
+    (data / "walk/c.mp4").write_bytes(b"")
+    table = tmp_path / "table.csv"
+    assert main(["check", str(index), "--table", str(table), *options]) == 1
+    said = capsys.readouterr()
+    assert "empty: 1 (no bytes; lost)" in said.out
+    assert "1 of 3 videos would be lost" in said.out
+    assert "1/1" in said.err  # only the new file was looked at
+    with table.open(newline="") as file:
+        rows = {Path(row["path"]).name: row for row in csv.DictReader(file)}
+    assert rows["c.mp4"]["findings"] == "empty"
+    assert (rows["a.mp4"]["label"], rows["a.mp4"]["num_frames"]) == ("run", "45")
+
+    lines = tmp_path / "table.jsonl"
+    assert main(["check", str(index), "--table", str(lines), *options]) == 1
+    assert len([json.loads(line) for line in lines.read_text().splitlines()]) == 3
+
+
+def test_mistakes(tmp_path: Path, capsys) -> None:
+    assert main(["check", str(tmp_path / "nowhere")]) == 1
+    assert "no such file or folder" in capsys.readouterr().err
+    assert main(["check", str(tmp_path), "--table", "x.xls"]) == 1
+    assert "expected a name ending in .csv or .jsonl" in capsys.readouterr().err
+    assert main(["check", str(tmp_path), "--layout", "imagenet"]) == 1
+    assert "unknown layout 'imagenet'" in capsys.readouterr().err
