@@ -19,7 +19,7 @@ from torch import nn
 from pretrained_2d.card import ModelCard
 from videopipe.data.pool import Event, Failed, Finished, WorkerPool
 from videopipe.inference.assembly import VideoAssembly
-from videopipe.inference.clip_models import Later, make_clip_model
+from videopipe.inference.clip_models import Answer, make_clip_model
 from videopipe.inference.clips import ClipPlan, ClipTask, DecodedClip, VideoFacts, decode_clips
 from videopipe.inference.manifests import Source
 from videopipe.inference.scores import VideoScores
@@ -60,9 +60,13 @@ class _Step:
 
     assembly: VideoAssembly
     clip: DecodedClip | None = None
-    later: Later | None = None
+    answer: Answer | None = None
     facts: VideoFacts | None = None
     failure: Failed[ClipTask] | None = None
+
+    def done(self) -> bool:
+        """Whether it can happen without waiting."""
+        return self.answer is None or self.answer.done()
 
 
 def score_videos(
@@ -125,9 +129,9 @@ class Engine:
         underway: dict[int, VideoAssembly] = {}
         for event in self._timed(self._pool.run(tasks)):
             steps.extend(self._steps(event, underway))
-            while steps and (steps[0].later is None or len(steps) > self._model.clips_in_flight):
+            self._model.hurry()
+            while steps and (steps[0].done() or len(steps) > self._model.clips_in_flight):
                 yield from self._settle(steps.popleft())
-        self._model.flush()
         while steps:
             yield from self._settle(steps.popleft())
 
@@ -157,18 +161,18 @@ class Engine:
             yield _Step(assembly, facts=event.payload)
         else:
             clip: DecodedClip = event.payload
-            later = self._model.submit(clip.frames)
-            yield _Step(assembly, clip.without_frames(), later)
+            answer = self._model.submit(clip.frames)
+            yield _Step(assembly, clip.without_frames(), answer)
 
     def _settle(self, step: _Step) -> Iterator[VideoScores]:
         if step.facts is not None:
             step.assembly.facts = step.facts
             return
-        if step.clip is None or step.later is None:
+        if step.clip is None or step.answer is None:
             yield from step.assembly.end(step.failure)
             return
         before = time.perf_counter()
-        output = step.later()
+        output = step.answer.result()
         self.times.waiting_for_model_seconds += time.perf_counter() - before
         yield from step.assembly.take(step.clip, output)
 

@@ -5,7 +5,9 @@ import torch
 from torch import Tensor, nn
 
 from pretrained_2d.card import ModelCard, Preprocessing
-from videopipe.inference.clip_models import BatchedModel, Forward, ThreadedModel
+from videopipe.inference.batched_model import BatchedModel
+from videopipe.inference.clip_models import ThreadedModel
+from videopipe.inference.forward import Forward
 from videopipe.inference.settings import Execution, Scoring
 from videopipe.models import load_model
 
@@ -18,8 +20,7 @@ def clips(count: int, num_frames: int = 4) -> list[Tensor]:
 
 def outputs(model: ThreadedModel | BatchedModel, given: list[Tensor]) -> list[bytes]:
     answers = [model.submit(clip) for clip in given]
-    model.flush()
-    found = [answer() for answer in answers]
+    found = [answer.result() for answer in answers]
     model.close()
     return [output.logits.tobytes() for output in found]
 
@@ -156,10 +157,22 @@ def test_answers_may_be_asked_for_before_a_batch_is_full():
     first, second = clips(2)
     answer = model.submit(first)
     other = model.submit(second)
-    assert answer().logits.shape == (3,)
+    assert not answer.done()
+    assert answer.result().logits.shape == (3,)
     assert network.batches == [2]
-    assert other().logits.shape == (3,)
+    assert other.result().logits.shape == (3,)
     assert network.batches == [2]
+
+
+def test_a_batch_that_does_not_fill_up_is_started_all_the_same(monkeypatch):
+    network, model = greedy(room=8, batch_size=8)
+    answer = model.submit(clips(1)[0])
+    model.hurry()
+    assert network.batches == []
+    monkeypatch.setattr("videopipe.inference.batched_model.PATIENCE_SECONDS", 0.0)
+    model.hurry()
+    assert network.batches == [1]
+    assert answer.done()
 
 
 def test_batches_agree_with_clips_one_by_one(tiny_model):
@@ -169,6 +182,7 @@ def test_batches_agree_with_clips_one_by_one(tiny_model):
     batched = BatchedModel(forward, CPU, Execution(batch_size=3))
     threaded = ThreadedModel(forward, 2)
     for left, right in [(batched.submit(clip), threaded.submit(clip)) for clip in given]:
-        torch.testing.assert_close(torch.tensor(left().logits), torch.tensor(right().logits))
-        torch.testing.assert_close(torch.tensor(left().embedding), torch.tensor(right().embedding))
+        one, other = left.result(), right.result()
+        torch.testing.assert_close(torch.tensor(one.logits), torch.tensor(other.logits))
+        torch.testing.assert_close(torch.tensor(one.embedding), torch.tensor(other.embedding))
     threaded.close()

@@ -32,9 +32,7 @@ def test_a_predictor_keeps_its_model_and_its_workers(tiny_model, video_folder):
 
 
 def test_unknown_keywords_are_named(tiny_model):
-    with pytest.raises(
-        TypeError, match="unknown keyword 'wokers'; known are top_k"
-    ):
+    with pytest.raises(TypeError, match="unknown keyword 'wokers'; known are top_k"):
         videopipe.Predictor(tiny_model, wokers=3)
 
 

@@ -1,0 +1,222 @@
+"""What `videopipe predict` costs beside its parts: throughput, memory over time, start-up.
+
+    python tools/bench_predict.py [--data FOLDER …] [--parts throughput loop memory start]
+
+throughput  clips per second of the whole, against decoding alone and the model alone, with the
+            same processes and threads: one decoder and one model thread, for a light and a heavy
+            network. The whole should reach 90 % of the slower part.
+loop        the whole, against a plain loop over pytorchvideo's loader and the same network.
+memory      of all processes, after a tenth of 5,000 videos and at the end.
+start       seconds from the command to the first finished row.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+SHARED = Path(os.environ.get("VIDEOPIPE_SHARED", Path(__file__).parents[2] / "shared"))
+PARTS = ("throughput", "loop", "memory", "start")
+LIGHT = {"depths": (1, 1, 1, 1), "widths": (8, 16, 32, 32)}
+HEAVY = {"depths": (1, 1, 3, 1), "widths": (32, 64, 128, 256)}
+FRAMES, SECONDS, PIXELS = 16, 2.0, 112
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", nargs="+", type=Path, default=[SHARED / "data" / "clips"])
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--videos", type=int, default=5000, help="of the memory part")
+    args = parser.parse_args()
+    from videopipe.inference.sources import find_videos
+
+    files = [Path(source.path) for source in find_videos(args.data).sources]
+    with tempfile.TemporaryDirectory() as folder:
+        for part in args.parts:
+            BENCHES[part](files, args, Path(folder))
+    return 0
+
+
+def save_network(folder: Path, widths: dict[str, Any]) -> Path:
+    """An untrained network of the given size."""
+    from pretrained_2d.backbones import build
+    from pretrained_2d.card import ModelCard, Preprocessing
+    from pretrained_2d.checkpoint import save_checkpoint
+
+    options = {"num_classes": 51, "image_size": PIXELS, "num_frames": FRAMES, **widths}
+    card = ModelCard(
+        architecture="convnext_tiny",
+        options=options,
+        ndim=3,
+        labels=tuple(f"class {number}" for number in range(51)),
+        preprocessing=Preprocessing(image_size=PIXELS, resize=128),
+        num_frames=FRAMES,
+        clip_seconds=SECONDS,
+    )
+    save_checkpoint(folder, build("convnext_tiny", ndim=3, **options), card)
+    return folder
+
+
+def throughput(files: list[Path], args: argparse.Namespace, folder: Path) -> None:
+    """Clips per second: decoding alone, the model alone, both together."""
+    from videopipe.data.pool import Event, WorkerPool
+    from videopipe.inference.clip_models import ThreadedModel
+    from videopipe.inference.clips import ClipTask, DecodedClip, decode_clips
+    from videopipe.inference.engine import Engine, as_source
+    from videopipe.inference.forward import Forward
+    from videopipe.inference.settings import Execution, Scoring
+    from videopipe.models import load_model
+
+    print("| network | decoding alone | model alone | together | of the slower part |")
+    print("|---|---|---|---|---|")
+    execution = Execution(device="cpu", workers=1, threads=1)
+    for name, widths in (("light", LIGHT), ("heavy", HEAVY)):
+        network, card = load_model(save_network(folder / name, widths))
+        with Engine(network, card, Scoring(), execution) as engine:
+            tasks = [ClipTask(n, as_source(file), engine.plan) for n, file in enumerate(files)]
+
+            def decode(pool: WorkerPool[ClipTask], tasks: list[ClipTask] = tasks) -> list[Any]:
+                events = pool.run(tasks)
+                payloads = (event.payload for event in events if isinstance(event, Event))
+                return [clip.frames.clone() for clip in payloads if isinstance(clip, DecodedClip)]
+
+            def compute(model: ThreadedModel, clips: list[Any]) -> None:
+                for answer in [model.submit(clip) for clip in clips]:
+                    answer.result()
+
+            model = ThreadedModel(Forward(network, card, Scoring()), 1)
+            speeds: dict[str, list[float]] = {"decode": [], "model": [], "together": []}
+            with WorkerPool(decode_clips, workers=1, timeout_seconds=60) as pool:
+                clips = decode(pool)
+                compute(model, clips[:4])
+                list(engine.score(files[:1]))
+                for _ in range(args.rounds):
+                    for what, work in (
+                        ("decode", lambda pool=pool: decode(pool)),
+                        ("model", lambda model=model, clips=clips: compute(model, clips)),
+                        ("together", lambda engine=engine: list(engine.score(files))),
+                    ):
+                        begun = time.perf_counter()
+                        work()
+                        speeds[what].append(len(clips) / (time.perf_counter() - begun))
+            model.close()
+        decoding, alone, together = (statistics.median(found) for found in speeds.values())
+        share = together / min(decoding, alone)
+        print(f"| {name} | {decoding:.1f} | {alone:.1f} | {together:.1f} | {share:.0%} |")
+
+
+def loop(files: list[Path], args: argparse.Namespace, folder: Path) -> None:
+    """Videos per second, ours and a plain loop."""
+    from videopipe.inference.engine import Engine
+    from videopipe.inference.settings import Execution, Scoring
+    from videopipe.models import load_model
+
+    network, card = load_model(save_network(folder / "loop", LIGHT))
+    ours, plain = [], []
+    with Engine(network, card, Scoring(), Execution(device="cpu")) as engine:
+        list(engine.score(files))
+        for _ in range(args.rounds):
+            begun = time.perf_counter()
+            clips = sum(scores.num_clips for scores in engine.score(files))
+            ours.append(clips / (time.perf_counter() - begun))
+            begun = time.perf_counter()
+            clips = sum(1 for _ in plain_loop(files, network, card))
+            plain.append(clips / (time.perf_counter() - begun))
+    quick, slow = statistics.median(ours), statistics.median(plain)
+    print(f"plain loop over pytorchvideo's loader: {slow:.2f} clips/s; ")
+    print(
+        f"predict, {os.cpu_count()} decoders and threads: {quick:.2f} clips/s, {quick / slow:.1f}×"
+    )
+
+
+def plain_loop(files: list[Path], network: Any, card: Any) -> Iterator[Any]:
+    """What one writes on the first day: the loader, a transform, the network."""
+    import torch
+    from pytorchvideo.data import LabeledVideoDataset, make_clip_sampler
+    from torch.utils.data import SequentialSampler
+
+    def transform(sample: dict[str, Any]) -> Any:
+        video = sample["video"]  # (channels, time, height, width), float in [0, 255]
+        indices = torch.linspace(0, video.shape[1] - 1, FRAMES).long()
+        frames = video[:, indices].transpose(0, 1).to(torch.uint8)
+        return card.preprocessing.resize_and_crop(frames).transpose(0, 1)
+
+    dataset = LabeledVideoDataset(
+        [(str(file), {"label": 0}) for file in files],
+        make_clip_sampler("uniform", SECONDS),
+        video_sampler=SequentialSampler,
+        transform=transform,
+        decode_audio=False,
+        decoder="pyav",
+    )
+    with torch.inference_mode():
+        for clip in dataset:
+            yield network(card.preprocessing.normalize(clip[None]))
+
+
+def memory(files: list[Path], args: argparse.Namespace, folder: Path) -> None:
+    """Bytes of this process and its decoders, early and late."""
+    import psutil
+
+    from videopipe.inference.parts import PartWriter
+    from videopipe.inference.predictor import Predictor
+
+    model = save_network(folder / "memory", LIGHT)
+    videos = folder / "videos"
+    videos.mkdir()
+    for number in range(args.videos):
+        source = files[number % len(files)]
+        (videos / f"{number:05}{source.suffix}").symlink_to(source.resolve())
+    own = psutil.Process()
+    found: list[tuple[int, float]] = []
+    begun = time.perf_counter()
+    with Predictor(model, device="cpu", clips=1, scores=True) as predictor:
+        schema = predictor.columns.schema()
+        writer = PartWriter(folder, "memory", schema, ".parquet", rows_per_part=500)
+        for number, row in enumerate(predictor.predict(videos), 1):
+            writer.add(row)
+            if number % max(1, args.videos // 50) == 0:
+                family = [own, *own.children(recursive=True)]
+                found.append((number, sum(one.memory_full_info().pss for one in family)))
+    speed = args.videos / (time.perf_counter() - begun)
+    early = [size for number, size in found if args.videos / 20 <= number <= args.videos / 5]
+    late = [size for number, size in found if number >= args.videos * 0.85]
+    before, after = statistics.median(early) / 2**20, statistics.median(late) / 2**20
+    print(f"memory over {args.videos} videos ({speed:.1f}/s): {before:.0f} MiB early, ")
+    print(f"{after:.0f} MiB late, {after / before - 1:+.1%}")
+
+
+def start(files: list[Path], args: argparse.Namespace, folder: Path) -> None:
+    """Seconds from the command to the first row in the journal."""
+    model = save_network(folder / "start", LIGHT)
+    seconds = []
+    for number in range(args.rounds):
+        out = folder / f"start{number}.csv"
+        command = [sys.executable, "-m", "videopipe", "predict", str(model), *map(str, files)]
+        begun = time.perf_counter()
+        process = subprocess.Popen([*command, "--out", str(out)], stderr=subprocess.DEVNULL)
+        parts = out.with_name(out.name + ".parts")
+        while process.poll() is None and not any(p.stat().st_size for p in journals(parts)):
+            time.sleep(0.005)
+        seconds.append(time.perf_counter() - begun)
+        process.kill()
+        process.wait()
+    every = ", ".join(f"{each:.1f}" for each in seconds)
+    print(f"first row after {statistics.median(seconds):.1f} s ({every})")
+
+
+def journals(parts: Path) -> list[Path]:
+    return [path for path in parts.glob("*.journal") if path.exists()]
+
+
+BENCHES = {"throughput": throughput, "loop": loop, "memory": memory, "start": start}
+
+if __name__ == "__main__":
+    sys.exit(main())
