@@ -1,0 +1,170 @@
+"""An evaluation is the same however it is run, the same as a prediction, and leaves nobody out."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pretrained_2d.checkpoint import save_checkpoint
+from videopipe.data.manifest import VideoRecord, read_manifest, write_manifest
+from videopipe.errors import DataError
+from videopipe.evaluation import read_scores
+from videopipe.inference.settings import Execution, Scoring
+from videopipe.models import load_model
+from videopipe.scoring import AtRate, class_of
+from videopipe.stage import Inputs
+from videopipe.stages.evaluate import EvaluateConfig, run
+
+Given = Callable[..., Inputs]
+ONE = Execution(device="cpu", workers=1, threads=1, batch_size=1)
+
+
+@pytest.fixture(scope="session")
+def model(motion_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small network with names for its classes, as fine-tuning would leave it."""
+    folder = tmp_path_factory.mktemp("named")
+    network, card = load_model(motion_model)
+    story = {**card.provenance, "protocol": "validation"}
+    save_checkpoint(folder, network, replace(card, labels=("left", "right"), provenance=story))
+    return folder
+
+
+def scored(config: EvaluateConfig, inputs: Inputs, out: Path) -> dict[str, Any]:
+    out.mkdir(parents=True)
+    run(config, inputs, out)
+    return json.loads((out / "metrics.json").read_text())
+
+
+def test_scores_are_the_same_bits_however_they_are_computed(
+    model: Path, motion_clips: Path, given: Given, tmp_path: Path
+) -> None:
+    inputs = given(model=model, clips=motion_clips)
+    many = Execution(device="cpu", workers=3, threads=2, batch_size=4)
+    first = scored(EvaluateConfig(execution=ONE), inputs, tmp_path / "one")
+    second = scored(EvaluateConfig(execution=many), inputs, tmp_path / "many")
+    assert first == second
+    one, two = (tmp_path / name / "scores.parquet" for name in ("one", "many"))
+    assert one.read_bytes() == two.read_bytes()
+    assert (first["videos"], first["failed"], first["split"]) == (8, 0, "test")
+    assert first["model"]["parameters"] > 1000
+    assert first["protocol_note"].endswith("no test video was looked at.")
+
+
+def test_prediction_by_another_process_gives_the_same_bits(
+    model: Path, motion_clips: Path, given: Given, tmp_path: Path
+) -> None:
+    import pyarrow.parquet as pq
+
+    run_out = tmp_path / "scores"
+    scored(EvaluateConfig(execution=ONE), given(model=model, clips=motion_clips), run_out)
+    table = read_scores(run_out)
+    command = [sys.executable, "-m", "videopipe", "predict", model, *table.paths]
+    options = ["--out", tmp_path / "predictions.parquet", "--scores", "--workers", "2"]
+    subprocess.run([*command, *options], check=True, capture_output=True)
+    rows = pq.read_table(tmp_path / "predictions.parquet").to_pylist()
+    predicted = {row["path"]: row["scores"] for row in rows}
+    for path, scores in zip(table.paths, table.scores, strict=True):
+        np.testing.assert_array_equal(np.array(predicted[path], dtype=np.float32), scores)
+
+
+def test_unreadable_videos_count_as_mistakes_and_are_named(
+    model: Path, motion_clips: Path, given: Given, tmp_path: Path
+) -> None:
+    manifest = read_manifest(motion_clips)
+    broken = tmp_path / "broken.mp4"
+    broken.write_bytes(b"this is no video")
+    records = [r for r in manifest.records if r.split == "test"][:3]
+    records.append(VideoRecord(path=str(broken), label=1, split="test", status="failed"))
+    records.append(VideoRecord(path=str(tmp_path / "gone.mp4"), label=0, split="test"))
+    write_manifest(tmp_path / "clips", replace(manifest, records=tuple(records)))
+    inputs = given(model=model, clips=tmp_path / "clips")
+    found = scored(EvaluateConfig(execution=ONE), inputs, tmp_path / "out")
+    assert (found["videos"], found["failed"], found["top1"]["trials"]) == (5, 2, 5)
+    table = read_scores(tmp_path / "out")
+    assert [bool(reason) for reason in table.reasons] == [False, False, False, True, True]
+
+
+def test_classes_are_matched_by_name_not_by_number() -> None:
+    record = VideoRecord(path="x.mp4", label=0)
+    assert class_of(record, ("walk", "run"), ("jump", "run", "walk")) == 2
+    with pytest.raises(DataError, match=r"shows 'walk', which the model does not know.*jump, run"):
+        class_of(record, ("walk", "run"), ("jump", "run"))
+    with pytest.raises(DataError, match="has no label"):
+        class_of(VideoRecord(path="x.mp4"), ("walk",), ("walk",))
+
+
+def test_crops_and_averages_change_the_scores(
+    model: Path, motion_clips: Path, given: Given, tmp_path: Path
+) -> None:
+    # Three crops of square videos would be one and the same: scale them to be wider than the crop.
+    wide = tmp_path / "wide"
+    network, card = load_model(model)
+    save_checkpoint(
+        wide, network, replace(card, preprocessing=replace(card.preprocessing, image_size=24))
+    )
+    inputs = given(model=wide, clips=motion_clips)
+    plans = {
+        "plain": Scoring(),
+        "probabilities": Scoring(average="probabilities"),
+        "crops": Scoring(crops=3),
+    }
+    tables = {}
+    for name, scoring in plans.items():
+        scored(EvaluateConfig(scoring=scoring, execution=ONE), inputs, tmp_path / name)
+        tables[name] = read_scores(tmp_path / name)
+    assert (tables["crops"].clips == 3 * tables["plain"].clips).all()
+    assert not np.array_equal(tables["plain"].scores, tables["crops"].scores)
+    np.testing.assert_allclose(tables["plain"].scores.sum(axis=1), 1, rtol=1e-5)
+
+
+def test_other_frame_rates_with_and_without_the_rate(
+    model: Path, motion_clips: Path, given: Given, tmp_path: Path
+) -> None:
+    base = 8 / 1.2
+    config = EvaluateConfig(frame_rates=(base, 2 * base), clip_lengths=(1.2, 0.6), execution=ONE)
+    found = scored(config, given(model=model, clips=motion_clips), tmp_path / "out")
+    table = found["temporal_resolution"]
+    shapes = [(row["clip_seconds"], row["num_frames"], row["rate"]) for row in table]
+    assert shapes == [(1.2, 8, 1.0), (1.2, 16, 0.5), (0.6, 4, 1.0), (0.6, 8, 0.5)]
+    assert table[0]["with_rate"] == table[0]["without_rate"] == found["top1"]
+    assert all(row["with_rate"]["trials"] == 8 for row in table)
+
+
+def test_the_rate_reaches_the_time_axis_and_nothing_else(model: Path) -> None:
+    network, _ = load_model(model)
+    clip = torch.randn(1, 3, 8, 32, 32)
+    with torch.no_grad():
+        assert torch.equal(AtRate(network, 1.0)(clip), network(clip))
+        assert torch.equal(AtRate(network, 0.5)(clip), network(clip, 0.5))
+        assert not torch.equal(AtRate(network, 0.5)(clip), network(clip))
+
+
+def test_the_papers_protocol_and_training_videos_are_said(
+    model: Path, motion_clips: Path, given: Given, tmp_path: Path
+) -> None:
+    folder = tmp_path / "paper"
+    shutil.copytree(model, folder)
+    network, card = load_model(model)
+    save_checkpoint(folder, network, replace(card, provenance={"protocol": "paper"}))
+    config = EvaluateConfig(split="train", execution=ONE)
+    found = scored(config, given(model=folder, clips=motion_clips), tmp_path / "out")
+    assert found["protocol"] == "paper"
+    assert "chosen on the test videos" in found["protocol_note"]
+    assert "training videos" in found["protocol_note"]
+
+
+def test_bad_settings_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"frame_rates is \(0.0,\)"):
+        EvaluateConfig(frame_rates=(0.0,))
+    with pytest.raises(ValueError, match="clip_lengths is given without frame_rates"):
+        EvaluateConfig(clip_lengths=(1.0,))
+    with pytest.raises(ValueError, match=r"scoring\.windows is for prediction"):
+        EvaluateConfig(scoring=Scoring(windows=True))
