@@ -48,7 +48,7 @@ class Recipe:
     )
 
     checkpoint_every_steps: int | None = setting(
-        None, "besides the end of each epoch", unit="steps", runtime=True
+        500, "so much is lost at most when killed; null: at epoch ends", unit="steps", runtime=True
     )
     keep_last: int = setting(2, "training states kept", runtime=True)
     log_every_steps: int = setting(50, "between lines of metrics.jsonl", unit="steps", runtime=True)
