@@ -14,18 +14,22 @@ from pretrained_2d.mixers import Rate
 
 
 class WrappedClassifier(nn.Module):
-    """A foreign classifier; its own parameters lie under `network.`, unchanged."""
+    """A foreign classifier; its own parameters lie under `network.`, unchanged.
 
-    def __init__(self, network: nn.Module, head: str, ndim: int) -> None:
+    heads: names of the layers that give one number for each class. A few networks average several;
+    the first is the main one.
+    """
+
+    def __init__(self, network: nn.Module, heads: Sequence[str], ndim: int) -> None:
         super().__init__()
         self.network = network
-        self.head_name = head
+        self.heads = tuple(f"network.{name}" for name in heads)
         self.ndim = ndim
 
     @property
     def head(self) -> nn.Module:
         """The layer that gives one number for each class."""
-        return self.network.get_submodule(self.head_name)
+        return self.get_submodule(self.heads[0])
 
     def forward(self, signal: Tensor, rate: Rate = 1.0) -> Tensor:  # noqa: ARG002
         """(batch, 3, *axes) -> (batch, num_classes) logits; the rate means nothing to taps."""
@@ -67,8 +71,10 @@ def build_timm(name: str, **options: Any) -> WrappedClassifier:
         network = timm.create_model(name, pretrained=False, **arguments)
     except TypeError as error:
         raise PretrainedError(f"timm/{name} does not take {sorted(options)}: {error}") from error
-    classifier = network.get_classifier()  # type: ignore[operator]
-    return WrappedClassifier(network, _name_of(network, classifier, f"timm/{name}"), 2)
+    classifiers = network.get_classifier()  # type: ignore[operator]
+    if not isinstance(classifiers, list | tuple):
+        classifiers = [classifiers]
+    return WrappedClassifier(network, _heads_in(network, classifiers, f"timm/{name}"), 2)
 
 
 def build_torchvision(name: str, **options: Any) -> WrappedClassifier:
@@ -87,9 +93,9 @@ def build_torchvision(name: str, **options: Any) -> WrappedClassifier:
         raise PretrainedError(
             f"torchvision/{name} does not take {sorted(options)}: {error}"
         ) from error
-    heads = [m for m in network.modules() if isinstance(m, nn.Linear | nn.Conv2d | nn.Conv3d)]
+    last = [module for module in network.modules() if _is_affine(module)][-1]
     ndim = 3 if name in models.list_models(module=models.video) else 2
-    return WrappedClassifier(network, _name_of(network, heads[-1], f"torchvision/{name}"), ndim)
+    return WrappedClassifier(network, _heads_in(network, [last], f"torchvision/{name}"), ndim)
 
 
 def _translate(name: str, options: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
@@ -100,13 +106,22 @@ def _translate(name: str, options: dict[str, Any], names: dict[str, str]) -> dic
     return {names.get(key, key): value for key, value in options.items()}
 
 
-def _name_of(network: nn.Module, part: object, architecture: str) -> str:
-    names = [name for name, module in network.named_modules() if module is part]
-    if not names:
-        raise PretrainedError(
-            f"{architecture} has no single classifying layer, so it cannot be used"
-        )
-    return names[0]
+def _heads_in(network: nn.Module, classifiers: Sequence[nn.Module], architecture: str) -> list[str]:
+    """Names of the last affine layer of every classifier, which may have layers before it."""
+    names = {module: name for name, module in network.named_modules()}
+    heads = []
+    for classifier in classifiers:
+        parts = list(classifier) if isinstance(classifier, nn.ModuleList) else [classifier]
+        for part in parts:
+            affine = [module for module in part.modules() if _is_affine(module)]
+            heads += [names[affine[-1]]] if affine else []
+    if not heads:
+        raise PretrainedError(f"{architecture} has no classifying layer: it gives features only")
+    return heads
+
+
+def _is_affine(module: nn.Module) -> bool:
+    return isinstance(module, nn.Linear | nn.Conv2d | nn.Conv3d)
 
 
 def _unknown(library: str, name: str, names: Sequence[str]) -> PretrainedError:

@@ -44,13 +44,13 @@ def match_by_name(
 
 
 def match_by_structure(
-    tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], head: str
+    tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], heads: Sequence[str]
 ) -> Match | None:
     """Pair tensors by their place, if all shapes and kinds agree one by one in order; else None.
 
     Kinds are the last parts of names (weight, bias, running_mean), so that two layers of equal
     shape may be confused only when the file lists them in another order than the network does.
-    The layer named `head` may have another number of classes.
+    The layers named `heads` may have another number of classes.
     """
     theirs = [name for name in tensors if not name.endswith(COUNTER)]
     ours = [name for name in wanted if not name.endswith(COUNTER)]
@@ -59,7 +59,7 @@ def match_by_structure(
     for their_name, our_name in zip(theirs, ours, strict=True):
         same_kind = their_name.rpartition(".")[2] == our_name.rpartition(".")[2]
         their_shape, our_shape = tensors[their_name].shape, wanted[our_name].shape
-        if our_name.startswith(f"{head}."):
+        if our_name.rpartition(".")[0] in heads:
             their_shape, our_shape = their_shape[1:], our_shape[1:]
         if not same_kind or their_shape != our_shape:
             return None

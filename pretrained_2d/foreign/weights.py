@@ -66,7 +66,7 @@ def load_foreign(
         options |= changes
         network = build(architecture, **options)
         match = _best_match(tensors, network, architecture)
-    options.setdefault("num_classes", len(network.state_dict()[f"{_head_name(network)}.weight"]))
+    options.setdefault("num_classes", len(network.state_dict()[f"{_heads(network)[0]}.weight"]))
     fitted, reshaped = _reshaped(match.tensors, network.state_dict())
     left_out, new = _leftovers(file, network, architecture, fitted, match)
     network.load_state_dict(fitted, strict=False)
@@ -116,7 +116,7 @@ def _best_match(tensors: Mapping[str, Tensor], network: nn.Module, architecture:
     if converted is not None and len(converted.tensors) > len(match.tensors):
         return converted
     if len(match.tensors) < len(wanted) / 2:
-        return match_by_structure(tensors, wanted, _head_name(network)) or match
+        return match_by_structure(tensors, wanted, _heads(network)) or match
     return match
 
 
@@ -125,7 +125,7 @@ def _differences_of_options(
 ) -> dict[str, Any]:
     """Options that the shapes in the file ask for: classes, size of images, scale of norms."""
     changes: dict[str, Any] = {}
-    head = _head_name(network)
+    head = _heads(network)[0]
     weight = match.tensors.get(f"{head}.weight")
     wanted = network.state_dict().get(f"{head}.weight")
     if weight is not None and wanted is not None and len(weight) != len(wanted):
@@ -191,7 +191,7 @@ def _without_counters(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _may_be_new(name: str, network: nn.Module) -> bool:
     """The head (to be fine-tuned), and what is computed when the network is built."""
-    if name.startswith(f"{_head_name(network)}."):
+    if name.startswith(tuple(f"{head}." for head in _heads(network))):
         return True
     learned = {parameter for parameter, _ in network.named_parameters()}
     return name not in learned and not name.endswith(("running_mean", "running_var"))
@@ -211,5 +211,6 @@ def _part(name: str) -> str:
     return name.removeprefix("network.").partition(".")[0]
 
 
-def _head_name(network: nn.Module) -> str:
-    return next(name for name, module in network.named_modules() if module is network.head)
+def _heads(network: nn.Module) -> tuple[str, ...]:
+    """Names of the classifying layers; a few networks of others average several."""
+    return getattr(network, "heads", ("head",))

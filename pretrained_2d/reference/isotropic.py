@@ -19,7 +19,7 @@ def read_isotropic(saved: Saved, sizes: Sequence[int], options: Mapping[str, Any
         )
     if "layers.0.norm.norm.m" in saved:
         raise CheckpointError("norms with one mean and scale for all channels are not read")
-    encoder, decoder = _one(saved, "encoder"), _one(saved, "decoder", "head")
+    encoder, decoder = _ends(saved)
     found: dict[str, Any] = {
         "depth": depth,
         "width": saved.shape(f"{encoder}.weight")[0],
@@ -35,7 +35,7 @@ def read_isotropic(saved: Saved, sizes: Sequence[int], options: Mapping[str, Any
     saved.move(encoder, "encoder")
     for block in range(depth):
         _move_block(saved, block, found["mixer"], sizes)
-    saved.move("norm.norm", "norm")
+    saved.move_norm("norm", "norm")
     saved.move(decoder, "head")
     first = "blocks.0.mixer.mixer"
     if first in saved.layers:
@@ -55,7 +55,7 @@ def _mixer_options(saved: Saved) -> dict[str, Any]:
 
 def _move_block(saved: Saved, block: int, mixer: str, sizes: Sequence[int]) -> None:
     theirs, ours = f"layers.{block}", f"blocks.{block}"
-    saved.move(f"{theirs}.norm.norm", f"{ours}.norm")
+    saved.move_norm(f"{theirs}.norm", f"{ours}.norm")
     if mixer == "s4nd":
         saved.move_s4nd(f"{theirs}.layer", f"{ours}.mixer.mixer", sizes)
         saved.move_linear(f"{theirs}.layer.output_linear.0", f"{ours}.mixer.linear")
@@ -68,16 +68,18 @@ def _move_block(saved: Saved, block: int, mixer: str, sizes: Sequence[int]) -> N
         saved.move_linear(f"{theirs}.layer.linear", f"{ours}.mixer.linear")
 
 
-def _one(saved: Saved, *starts: str) -> str:
-    """The one linear layer whose name starts so: `encoder`, `encoder.0`, `decoder.0.output…`."""
+def _ends(saved: Saved) -> tuple[str, str]:
+    """The linear layers before and after the body, whatever they are called."""
     names = [
         name.removesuffix(".weight")
         for name, tensor in saved.tensors.items()
-        if name.startswith(starts) and name.endswith("weight") and tensor.ndim == 2
+        if not name.startswith("layers.") and name.endswith(".weight") and tensor.ndim == 2
     ]
-    if len(names) != 1:
+    encoders = [name for name in names if saved.shape(f"{name}.weight")[1] == 3]
+    decoders = [name for name in names if name not in encoders]
+    if len(encoders) != 1 or len(decoders) != 1:
         raise CheckpointError(
-            f"expected one linear layer named {' or '.join(starts)}…, found {names or 'none'}; "
-            "the isotropic network of the public code is saved with its encoder and decoder"
+            "expected one linear layer from 3 channels and one to the classes beside the layers, "
+            f"found {names or 'none'}; save encoder and decoder with the network"
         )
-    return names[0]
+    return encoders[0], decoders[0]

@@ -12,6 +12,23 @@ from pretrained_2d.reference.isotropic import read_isotropic
 from pretrained_2d.reference.saved import LAYER_OPTIONS, Saved, as_tensors
 from pretrained_2d.reference.vit import read_vit
 
+# What the names of every network of a kind begin with, behind the prefixes of training programs.
+ANCHORS = {
+    "convnext": "stages.0.blocks.0.",
+    "isotropic": "layers.0.layer.",
+    "vit": "blocks.0.layer.",
+}
+# The public code's words for what our networks and layers call otherwise.
+ALIASES = {
+    "disc": "discretisation",
+    "trank": "rank",
+    "stem_l_max": "stem_kernel",
+    "downsample_act": "downsample_activation",
+    "downsample_glu": "downsample_gated",
+    "patch_size": "patch",
+    "spatial_patch_size": "patch",
+    "tempor_patch_size": "temporal_patch",
+}
 Reader = Callable[[Saved, Sequence[int], Mapping[str, Any]], nn.Module]
 READERS: dict[str, Reader] = {
     "convnext": read_convnext,
@@ -30,7 +47,7 @@ PATTERNS = {
 def recognise(tensors: Mapping[str, Tensor]) -> tuple[str, int] | None:
     """The kind of network and its number of axes, if the public S4ND code saved these names."""
     for kind, pattern in PATTERNS.items():
-        names = [name for name in tensors if re.search(rf"^(?:\w+\.)?{pattern}", name)]
+        names = [name for name in tensors if re.search(rf"(?:^|\.){pattern}", name)]
         if names:
             kernels = [name for name in names if name.endswith(".C")]
             is_factored = any(name.endswith("conv_dw.conv.time_weight") for name in tensors)
@@ -60,8 +77,9 @@ def from_reference(
             f"architecture is {architecture!r}; the public code saves {', '.join(READERS)}"
         )
     sizes = (input_size, input_size) if isinstance(input_size, int) else tuple(input_size)
+    options = {ALIASES.get(name, name): value for name, value in options.items()}
     layer_options = {name: options.pop(name) for name in LAYER_OPTIONS if name in options}
-    saved = Saved(as_tensors(state_dict), layer_options)
+    saved = Saved(as_tensors(state_dict, ANCHORS[architecture]), layer_options)
     try:
         return READERS[architecture](saved, sizes, options).eval()
     except (RuntimeError, TypeError) as error:

@@ -52,6 +52,11 @@ class Saved:
         self.move(theirs, ours)
         self.state[f"{ours}.weight"] = self.state[f"{ours}.weight"].flatten(1)
 
+    def move_norm(self, theirs: str, ours: str) -> None:
+        """As `move`, of a norm that may lie inside a wrapper of the same name."""
+        inner = f"{theirs}.norm"
+        self.move(inner if f"{inner}.weight" in self else theirs, ours)
+
     def move_tensor(self, theirs: str, ours: str) -> None:
         """Take one tensor."""
         self.shape(theirs)
@@ -142,16 +147,13 @@ def _is_bidirectional(part: Mapping[str, Tensor], out_channels: int | None) -> b
     return len(part["kernel.0.C"]) % (2 * outputs) == 0
 
 
-def as_tensors(state_dict: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Tensors or arrays, under names without the prefixes of wrappers."""
+def as_tensors(state_dict: Mapping[str, Any], anchor: str) -> dict[str, Tensor]:
+    """Tensors or arrays; what stands before `anchor` is a prefix and is taken off all names."""
     for wrapper in ("state_dict", "model_state_dict"):
         inner = state_dict.get(wrapper)
         if isinstance(inner, Mapping):
             state_dict = inner
     tensors = {name: torch.as_tensor(value) for name, value in state_dict.items()}
-    for prefix in ("module.", "_orig_mod.", "sd/", "post/"):
-        if tensors and all(name.startswith(prefix) for name in tensors):
-            tensors = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
-    # Its training program keeps the network under "model." beside encoder, decoder and losses.
-    stripped = {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
+    prefix = next((name.partition(anchor)[0] for name in tensors if anchor in name), "")
+    stripped = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
     return stripped if len(stripped) == len(tensors) else tensors

@@ -12,7 +12,7 @@ from pretrained_2d.vit import ViT, ViTConfig
 
 def read_vit(saved: Saved, sizes: Sequence[int], options: Mapping[str, Any]) -> nn.Module:
     """Build the network that the names and shapes describe, and fill it."""
-    blocks = saved.count(r"blocks\.(\d+)\.norm\.norm\.weight$")
+    blocks = saved.count(r"blocks\.(\d+)\.norm\.(?:norm\.)?weight$")
     if blocks == 0 or not saved.num_axes("blocks.0.layer"):
         raise CheckpointError(
             "not an S4ND-ViT of the public code (expected names such as blocks.0.layer.kernel.0.C)"
@@ -38,7 +38,7 @@ def read_vit(saved: Saved, sizes: Sequence[int], options: Mapping[str, Any]) -> 
     count = ViTConfig(**found).num_tokens
     for block in range(blocks // 2):
         _move_block(saved, block, count)
-    saved.move("norm.norm", "norm")
+    saved.move_norm("norm", "norm")
     saved.move("head", "head")
     found["axis"] = saved.axis_options("blocks.0.mixer.mixer", 0)
     return saved.fill(lambda all_: ViT(ViTConfig(**all_)), {**found, **options})
@@ -46,9 +46,9 @@ def read_vit(saved: Saved, sizes: Sequence[int], options: Mapping[str, Any]) -> 
 
 def _move_block(saved: Saved, block: int, count: int) -> None:
     tokens, channels, ours = f"blocks.{2 * block}", f"blocks.{2 * block + 1}", f"blocks.{block}"
-    saved.move(f"{tokens}.norm.norm", f"{ours}.norm1")
+    saved.move_norm(f"{tokens}.norm", f"{ours}.norm1")
     saved.move_s4nd(f"{tokens}.layer", f"{ours}.mixer.mixer", [count])
     saved.move_linear(f"{tokens}.layer.output_linear.0", f"{ours}.mixer.linear")
-    saved.move(f"{channels}.norm.norm", f"{ours}.norm2")
+    saved.move_norm(f"{channels}.norm", f"{ours}.norm2")
     saved.move_linear(f"{channels}.layer.ff.0.0", f"{ours}.mlp.fc1")
     saved.move_linear(f"{channels}.layer.ff.2", f"{ours}.mlp.fc2")

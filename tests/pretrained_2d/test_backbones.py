@@ -182,6 +182,24 @@ def test_vit_says_which_size_it_has_positions_for() -> None:
         network(torch.zeros(1, 3, 48, 48))
 
 
+@pytest.mark.parametrize(
+    ("name", "heads"),
+    [
+        ("timm/deit_tiny_distilled_patch16_224", 2),  # two heads, averaged
+        ("timm/crossvit_9_240", 2),  # a list of heads
+        ("timm/levit_128", 2),  # norms inside the heads
+        ("timm/caformer_s18", 1),  # layers before the last
+        ("timm/dla34", 1),  # a convolution
+        ("torchvision/s3d", 1),
+    ],
+)
+def test_the_classifying_layer_is_found_in_every_shape_of_head(name: str, heads: int) -> None:
+    with torch.device("meta"):
+        network = build(name, num_classes=7)
+    assert len(network.heads) == heads
+    assert len(network.head.weight) == 7
+
+
 def test_drop_path_leaves_out_whole_samples() -> None:
     from pretrained_2d.layers import DropPath
 

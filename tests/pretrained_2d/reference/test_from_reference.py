@@ -160,6 +160,43 @@ def test_wrappers_and_prefixes_are_seen_through() -> None:
         assert torch.equal(plain(signal), unwrapped(signal))
 
 
+@pytest.mark.parametrize(
+    ("encoder", "body", "decoder"),
+    [
+        ("encoder", "backbone", "decoder.output_transform"),
+        ("0", "1", "2"),
+        ("module.encoder.0", "module.model", "module.decoder.0"),
+    ],
+)
+def test_the_ends_of_an_isotropic_network_are_known_by_shape(encoder, body, decoder) -> None:
+    state = public.isotropic("s4nd", (8, 8))
+    parts = {"encoder.0": encoder, "model": body, "decoder.0.output_transform": decoder}
+    renamed = {
+        name.replace(part, new, 1): tensor
+        for name, tensor in state.items()
+        for part, new in parts.items()
+        if name.startswith(f"{part}.")
+    }
+    assert len(renamed) == len(state)
+    signal = torch.randn(1, 3, 8, 8)
+    with torch.inference_mode():
+        plain = from_reference(state, "isotropic", input_size=8)(signal)
+        assert torch.equal(plain, from_reference(renamed, "isotropic", input_size=8)(signal))
+
+
+def test_the_public_code_s_words_for_options_are_understood() -> None:
+    state = public.convnext("s4nd+downsample", (32, 32))
+    for name in [name for name in state if name.endswith(("l_kernel", ".P"))]:
+        del state[name]
+    signal = torch.randn(1, 3, 32, 32)
+    with torch.inference_mode():
+        theirs = from_reference(state, "convnext", input_size=32, disc="bilinear", trank=1)
+        ours = from_reference(state, "convnext", input_size=32, discretisation="bilinear")
+        other = from_reference(state, "convnext", input_size=32, downsample_act=True)
+        assert torch.equal(theirs(signal), ours(signal))
+        assert not torch.allclose(theirs(signal), other(signal))
+
+
 def _without(state, *parts):
     return {name: tensor for name, tensor in state.items() if not any(p in name for p in parts)}
 
