@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pretrained_2d.card import ModelCard
 from pretrained_2d.checkpoint import CARD, read_card
-from videopipe.inference import local_work
+from videopipe.inference import local_work, ray_work
 from videopipe.inference.formats import format_of
 from videopipe.inference.merging import merge_parts
 from videopipe.inference.parts import PartWriter, list_parts, parts_folder
@@ -26,6 +26,7 @@ FORMAT_VERSION = 1  # raised when the same settings would give other rows
 # What does the videos of a plan and hands rows to a writer; gives a report of where time went.
 ENGINES: dict[str, Callable[[local_work.Work], dict[str, Any]]] = {
     "local": local_work.do_work,
+    "ray": ray_work.do_work,
 }
 
 
