@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from videopipe.inflation.clock import Clock
+from videopipe.inflation.time_product import multiply
 
 Padding = Literal["replicate", "zeros"]
 
@@ -69,14 +70,7 @@ class TimeMixing(nn.Module):
     def forward(self, folded: Tensor) -> Tensor:
         """(clips × steps × parts, *rest) -> the same shape."""
         matrix = self._matrix(self.clock.steps // self.reduction).to(folded.dtype)
-        signal = self.clock.unfold(folded, self.reduction)  # (clips, steps, parts, *rest)
-        if matrix.shape[0] == 1:
-            mixed = matrix[0] @ signal.flatten(2)  # (clips, steps, everything)
-            return mixed.view(folded.shape)
-        channel_dim = self.channel_dim + 2 if self.channel_dim > 0 else signal.ndim - 1
-        signal = signal.movedim(channel_dim, 1)  # (clips, channels, steps, parts, *rest)
-        mixed = (matrix @ signal.flatten(3)).view(signal.shape)
-        return mixed.movedim(1, channel_dim).reshape(folded.shape)
+        return multiply(matrix, folded, self.clock.clips, self.channel_dim)
 
     def _matrix(self, steps: int) -> Tensor:
         """(channels or 1, steps, steps); in evaluation made once, until a parameter changes."""

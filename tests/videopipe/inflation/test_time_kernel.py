@@ -13,6 +13,7 @@ from videopipe.inflation.clock import Clock
 from videopipe.inflation.options import Basis, InflationOptions
 from videopipe.inflation.state_space import state_space_kernel
 from videopipe.inflation.time_kernel import TapKernel, TimeMixing, time_matrix
+from videopipe.inflation.time_product import multiply
 
 CLIPS, STEPS, CHANNELS = 2, 7, 4
 PADDINGS = {"replicate": "replicate", "zeros": "constant"}
@@ -32,15 +33,30 @@ def convolve(signal: Tensor, taps: Tensor, padding: str) -> Tensor:
 @pytest.mark.parametrize("padding", ["replicate", "zeros"])
 @pytest.mark.parametrize("length", [1, 2, 3, 5, 13])
 @pytest.mark.parametrize("shared", [True, False])
-def test_feature_maps_are_convolved_along_time(padding: str, length: int, shared: bool) -> None:
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_feature_maps_are_convolved_along_time(
+    padding: str, length: int, shared: bool, layout: torch.memory_format
+) -> None:
     taps = torch.randn(1 if shared else CHANNELS, length)
     clock = Clock(CLIPS, STEPS)
-    folded = torch.randn(CLIPS * STEPS, CHANNELS, 3, 5)
+    folded = torch.randn(CLIPS * STEPS, CHANNELS, 3, 5).contiguous(memory_format=layout)
     mixed = TimeMixing(TapKernel(taps), clock, padding=padding)(folded)
-    signal = folded.view(CLIPS, STEPS, CHANNELS, 15).transpose(1, 2)
+    signal = folded.reshape(CLIPS, STEPS, CHANNELS, 15).transpose(1, 2)
     expected = convolve(signal, taps.expand(CHANNELS, -1), padding)
-    actual = mixed.view(CLIPS, STEPS, CHANNELS, 15).transpose(1, 2)
+    actual = mixed.reshape(CLIPS, STEPS, CHANNELS, 15).transpose(1, 2)
     torch.testing.assert_close(actual, expected)
+    assert mixed.is_contiguous(memory_format=layout)
+
+
+@pytest.mark.parametrize("channel_dim", [1, -1])
+def test_gradients_are_those_of_the_plain_product(channel_dim: int) -> None:
+    shape = (6, 3, 5) if channel_dim == 1 else (6, 5, 3)
+    folded = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+    matrix = torch.randn(3, 3, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda m, f: multiply(m, f, 2, channel_dim), (matrix, folded))
+    equation = "cts,bscp->btcp" if channel_dim == 1 else "cts,bspc->btpc"
+    expected = torch.einsum(equation, matrix, folded.view(2, 3, *shape[1:]))
+    torch.testing.assert_close(multiply(matrix, folded, 2, channel_dim), expected.reshape(shape))
 
 
 @pytest.mark.parametrize("parts", [1, 4])

@@ -1,0 +1,78 @@
+"""Multiplying a folded signal by a matrix over its steps, in whatever layout it comes.
+
+Convolutions on CPU give channels first or channels last, attention gives tokens; a wrong guess
+costs more than the product itself. So the signal is looked at as rows (clips, steps, places,
+channels) where channels come last in memory, and as (clips, steps, channels, places) elsewhere.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def multiply(matrix: Tensor, folded: Tensor, clips: int, channel_dim: int) -> Tensor:
+    """(channels or 1, steps, steps) × (clips × steps × parts, *rest) -> as folded."""
+    steps = matrix.shape[-1]
+    if channel_dim == 1 and _is_channels_last(folded):
+        rows = folded.permute(0, 2, 3, 1)  # a view, contiguous
+        return _multiply_rows(matrix, rows, clips, steps).permute(0, 3, 1, 2)
+    if channel_dim in (-1, folded.ndim - 1) or matrix.shape[0] == 1:
+        return _multiply_rows(matrix, folded, clips, steps)
+    signal = folded.reshape(clips, steps, -1, *folded.shape[1:])
+    signal = signal.movedim(channel_dim + 2, 1)  # (clips, channels, steps, parts, *rest)
+    mixed = (matrix @ signal.flatten(3)).view(signal.shape)
+    return mixed.movedim(1, channel_dim + 2).reshape(folded.shape)
+
+
+def _is_channels_last(folded: Tensor) -> bool:
+    """A feature map whose channels are neighbours in memory."""
+    if folded.ndim != 4 or folded.is_contiguous():
+        return False
+    return folded.is_contiguous(memory_format=torch.channels_last)
+
+
+def _multiply_rows(matrix: Tensor, rows: Tensor, clips: int, steps: int) -> Tensor:
+    """Rows have their channels last; one matrix for all channels is a single product."""
+    if matrix.shape[0] == 1:
+        return (matrix[0] @ rows.reshape(clips, steps, -1)).view(rows.shape)
+    signal = rows.reshape(clips, steps, -1, rows.shape[-1])
+    if torch.compiler.is_compiling():  # the compiler chooses layouts itself
+        return torch.einsum("cts,bspc->btpc", matrix, signal).reshape(rows.shape)
+    return _ProductPerChannel.apply(matrix, signal).view(rows.shape)
+
+
+class _ProductPerChannel(torch.autograd.Function):
+    """(channels, steps, steps) × (clips, steps, places, channels), one product per channel.
+
+    Transposing whole matrices in memory is several times faster than what autograd would do with
+    strided products, forward and backward.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor, signal: Tensor) -> Tensor:
+        """Channels to the front, multiply, channels to the back."""
+        with torch.autocast(signal.device.type, enabled=False):
+            front = _channels_front(signal)
+            ctx.save_for_backward(matrix, front)
+            return _channels_back(matrix[:, None] @ front)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        """The transposed product for the signal, the outer product for the matrix."""
+        matrix, front = ctx.saved_tensors
+        with torch.autocast(gradient.device.type, enabled=False):
+            gradient = _channels_front(gradient)
+            for_matrix = (gradient @ front.transpose(-1, -2)).sum(1)
+            return for_matrix, _channels_back(matrix.transpose(-1, -2)[:, None] @ gradient)
+
+
+def _channels_front(signal: Tensor) -> Tensor:
+    """(clips, steps, places, channels) -> (channels, clips, steps, places), in memory."""
+    channels = signal.shape[-1]
+    return signal.reshape(-1, channels).t().contiguous().view(channels, *signal.shape[:-1])
+
+
+def _channels_back(signal: Tensor) -> Tensor:
+    """(channels, clips, steps, places) -> (clips, steps, places, channels), in memory."""
+    return signal.reshape(len(signal), -1).t().contiguous().view(*signal.shape[1:], len(signal))
