@@ -28,7 +28,13 @@ from pretrained_2d.training_memory import (
     naming_the_setting,
 )
 from pretrained_2d.training_report import Report
-from pretrained_2d.training_setup import Span, lay_out, load_batches, start_processes
+from pretrained_2d.training_setup import (
+    Span,
+    lay_out,
+    load_batches,
+    naming_the_precision,
+    start_processes,
+)
 from pretrained_2d.training_state import load_newest, require_same_settings, save_state, sweep
 
 
@@ -81,7 +87,10 @@ class TrainingRun:
         """Train to the end from wherever the run stands, and leave the checkpoint in `out`."""
         if self.recipe.tensorboard:
             self.accelerator.init_trackers("training")
-        with naming_the_setting(self.batch_size, self.recipe.accumulation):
+        with (
+            naming_the_setting(self.batch_size, self.recipe.accumulation),
+            naming_the_precision(self.recipe.precision),
+        ):
             for span in self.spans:
                 if self.step < span.end:
                     self._train_span(span)

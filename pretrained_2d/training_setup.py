@@ -1,6 +1,7 @@
 """The parts a training run is put together from: processes, loaders, and where each phase lies."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -50,6 +51,20 @@ def start_processes(recipe: Recipe, out: Path) -> Accelerator:
             " one process, on several GPUs (--multi_gpu) or in several CPU processes (--cpu)"
         )
     return accelerator
+
+
+@contextmanager
+def naming_the_precision(precision: str) -> Iterator[None]:
+    """Say what to do where a CPU has no kernel for a product in half precision."""
+    try:
+        yield
+    except RuntimeError as error:
+        if precision == "fp32" or "could not create a primitive" not in str(error):
+            raise
+        raise TrainingError(
+            f"precision is {precision}, and this CPU cannot compute a layer in it ({error});"
+            " use precision: fp32 here"
+        ) from error
 
 
 @dataclass(frozen=True)

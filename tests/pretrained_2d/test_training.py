@@ -227,6 +227,15 @@ def test_bf16_trains_and_gives_the_network_back_as_it_was(tmp_path):
     assert model[0].weight.dtype == torch.float32
 
 
+def test_a_cpu_without_the_precision_says_what_to_use(tmp_path):
+    class Incapable(Hungry):
+        def forward(self, signal):
+            raise RuntimeError("could not create a primitive")
+
+    with pytest.raises(TrainingError, match=r"precision is bf16.*use precision: fp32"):
+        run(tmp_path, Incapable(8), precision="bf16")
+
+
 def test_fp16_without_a_gpu_is_refused(tmp_path):
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
