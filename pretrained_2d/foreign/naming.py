@@ -116,7 +116,9 @@ def _from_time_first(name: str, tensor: Tensor) -> Tensor:
     """(time, height, width, in, out) -> (out, in, time, height, width); statistics become flat."""
     if name == "head.weight":
         return tensor.reshape(tensor.shape[-2:]).T
-    return tensor.movedim((4, 3), (0, 1)) if name.endswith("conv.weight") else tensor.flatten()
+    if name.endswith("conv.weight"):
+        return tensor.movedim((4, 3), (0, 1)) if tensor.ndim == 5 else tensor  # 4: not such a file
+    return tensor.flatten()
 
 
 def _flat_head(name: str, tensor: Tensor) -> Tensor:
