@@ -46,12 +46,13 @@ def smallest_of_families(per_family: int, record: Path) -> list[tuple[str, str, 
     for name, (family, count) in sizes.items():
         families[family].append((count, name))
     chosen = [
-        (family, name, count)
+        (place, count, family, name)
         for family, members in families.items()
-        for count, name in sorted(members)[:per_family]
+        for place, (count, name) in enumerate(sorted(members)[:per_family])
         if count < LARGEST
     ]
-    return sorted(chosen, key=lambda each: each[2])
+    # The smallest of every family comes before the second smallest of any.
+    return [(family, name, count) for _, count, family, name in sorted(chosen)]
 
 
 def smallest_input(name: str) -> tuple[int, dict[str, Any]]:
