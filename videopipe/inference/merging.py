@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pretrained_2d.atomic import sync_folder
 from videopipe.errors import VideopipeError
 from videopipe.inference.formats import format_of
-from videopipe.inference.parts import explained_disk_full, read_part
+from videopipe.inference.parts import explained, read_part
 
 Integers = NDArray[np.int64]
 ROWS_PER_GROUP = 4096
@@ -45,7 +45,7 @@ def merge_parts(
                 places.append(chosen)
             yield pa.concat_tables(pieces).take(np.argsort(np.concatenate(places)))
 
-    with explained_disk_full(target.parent):
+    with explained(target.parent):
         beside = target.with_name(f".{target.name}.partial")
         try:
             with beside.open("wb") as file:

@@ -1,8 +1,8 @@
 """Results on disk while a run goes on: complete parts, and a journal of what is not yet in one.
 
 Beside `predictions.parquet` lies `predictions.parquet.parts/`. Its `part-*` files are whole tables,
-never touched again, readable at any time. Rows that wait for the next part stand in a `.journal`,
-a line each, written as soon as a video is done; so a killed run has lost nothing it had finished.
+never touched again, readable at any time. Rows that wait for the next part stand in a journal, a
+line each, written as soon as a video is done; so a killed run has lost nothing it had finished.
 """
 
 import errno
@@ -20,8 +20,9 @@ from videopipe.errors import DataError, VideopipeError
 from videopipe.inference.formats import as_table, format_of
 from videopipe.inference.rows import Row
 
-JOURNAL_SUFFIX = ".journal"
+JOURNALS = "_part-*.journal"  # readers of a folder of tables pass over the underscore
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST)
 
 
 class DiskFullError(VideopipeError):
@@ -56,9 +57,9 @@ class PartWriter:
 
     def add(self, row: Row) -> None:
         """Keep a row for good: when this returns, killing the process does not lose it."""
-        with explained_disk_full(self.folder):
+        with explained(self.folder):
             if self.journal is None:
-                self.journal = self._path(JOURNAL_SUFFIX).open("xb")
+                self.journal = self._journal().open("xb")
                 self.begun = time.monotonic()
             self.journal.write(json.dumps(row).encode() + b"\n")
             self.journal.flush()
@@ -72,15 +73,18 @@ class PartWriter:
         """Turn what stands in the journal into a part."""
         if self.journal is None:
             return
-        with explained_disk_full(self.folder):
-            write_part(self._path(self.suffix), self.rows, self.schema)
+        with explained(self.folder):
+            write_part(self._part(), self.rows, self.schema)
             self.journal.close()
-            self._path(JOURNAL_SUFFIX).unlink()
+            self._journal().unlink()
         self.journal, self.rows = None, []
         self.number += 1
 
-    def _path(self, suffix: str) -> Path:
-        return self.folder / f"part-{self.name}-{self.number:05}{suffix}"
+    def _part(self) -> Path:
+        return self.folder / f"part-{self.name}-{self.number:05}{self.suffix}"
+
+    def _journal(self) -> Path:
+        return self.folder / f"_{self._part().stem}.journal"
 
 
 def write_part(path: Path, rows: Sequence[Row], schema: pa.Schema) -> None:
@@ -97,9 +101,9 @@ def list_parts(folder: Path, suffix: str) -> list[Path]:
 
 def recover_journals(folder: Path, schema: pa.Schema, suffix: str) -> None:
     """Make parts of the journals that a killed run left; no other run may be writing here."""
-    with explained_disk_full(folder):
-        for journal in sorted(folder.glob(f"part-*{JOURNAL_SUFFIX}")):
-            part = journal.with_suffix(suffix)
+    with explained(folder):
+        for journal in sorted(folder.glob(JOURNALS)):
+            part = folder / (journal.stem.removeprefix("_") + suffix)
             rows = list(_whole_lines(journal))
             # With the part there, the run was killed between finishing it and this unlink.
             if rows and not part.exists():
@@ -127,11 +131,16 @@ def read_part(path: Path, schema: pa.Schema) -> pa.Table:
 
 
 @contextmanager
-def explained_disk_full(folder: Path) -> Iterator[None]:
-    """Turn "no space left" into words and a way on."""
+def explained(folder: Path) -> Iterator[None]:
+    """Turn "no space left" and "not allowed" into words and a way on."""
     try:
         yield
     except OSError as error:
+        if error.errno in FORBIDDEN:
+            raise VideopipeError(
+                f"{error.filename or folder}: {error.strerror}; give an --out in a folder that you "
+                "may write to"
+            ) from None
         if error.errno not in DISK_FULL:
             raise
         raise DiskFullError(

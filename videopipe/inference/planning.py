@@ -17,7 +17,8 @@ from videopipe.inference.manifests import Source
 from videopipe.inference.parts import list_parts, parts_folder, recover_journals
 from videopipe.inference.sources import source_id
 
-RUN_FILE, COMMITTED = "run.json", "committed.json"
+# Readers of a folder of tables pass over names that begin with an underscore.
+RUN_FILE, COMMITTED = "_run.json", "_committed.json"
 BASE_PART = "part-00000000-base-00000"
 Identity = Mapping[str, Any]  # JSON: everything that decides the rows
 
@@ -162,7 +163,7 @@ def _exists(path: str) -> bool:
 def commit(out: Path, merged: Path, summary: Mapping[str, Any]) -> None:
     """Put the complete table and its summary in place, and take the parts away.
 
-    Once `committed.json` is written, a kill in between is mended by the next run.
+    Once `_committed.json` is written, a kill in between is mended by the next run.
     """
     text = json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
     write_bytes(merged.with_name(COMMITTED), text.encode())
@@ -184,7 +185,7 @@ def complete_commit(out: Path) -> None:
 
 def merged_path(out: Path) -> Path:
     """Where the complete table is written before it takes its name."""
-    return parts_folder(out) / f"merged{out.suffix}"
+    return parts_folder(out) / f"_merged{out.suffix}"
 
 
 def remove_folder(folder: Path) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+from videopipe.data.manifest import DATASET_FILE, RECORDS_FILE, read_manifest
 from videopipe.errors import DataError
 from videopipe.inference.manifests import MANIFEST_SUFFIXES, Source, read_list, read_manifest_file
 
@@ -65,25 +66,44 @@ def _expand(argument: str | Source, listing: Listing) -> Iterator[Source]:
     if argument == "-":
         yield from (Source(line) for line in read_list(sys.stdin.buffer))
     elif Path(argument).is_dir():
-        yield from _folder(argument, listing)
+        yield from _manifest_or_folder(argument, listing)
     elif not Path(argument).exists() and glob.has_magic(argument):
-        matches = sorted(glob.glob(argument, recursive=True))  # noqa: PTH207 - may be absolute
-        if not matches:
-            listing.problems.append(f"{argument}: the pattern matches nothing")
-        for match in matches:
-            if Path(match).is_dir():
-                yield from _folder(match, listing)
-            elif _is_media(match, listing):
-                yield Source(match)
+        yield from _matching(argument, listing)
     elif suffix in LIST_SUFFIXES:
         with _opened(argument) as file:
             yield from (Source(_beside(line, argument)) for line in read_list(file))
+    elif Path(argument).name == RECORDS_FILE and _is_manifest(argument):
+        yield from _manifest_or_folder(str(Path(argument).parent), listing)
     elif suffix in MANIFEST_SUFFIXES:
         for source in read_manifest_file(Path(argument)):
             beside = _beside(source.path, argument)
             yield Source(beside, source.start_seconds, source.end_seconds)
     else:
         yield Source(argument)
+
+
+def _matching(pattern: str, listing: Listing) -> Iterator[Source]:
+    matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - may be absolute
+    if not matches:
+        listing.problems.append(f"{pattern}: the pattern matches nothing")
+    for match in matches:
+        if Path(match).is_dir():
+            yield from _folder(match, listing)
+        elif _is_media(match, listing):
+            yield Source(match)
+
+
+def _manifest_or_folder(folder: str, listing: Listing) -> Iterator[Source]:
+    """What `videopipe check` and the stage `decode` leave names its videos; else, what is found."""
+    if not _is_manifest(str(Path(folder) / RECORDS_FILE)):
+        yield from _folder(folder, listing)
+        return
+    for record in read_manifest(Path(folder)).records:
+        yield Source(record.path, record.start_seconds, record.end_seconds)
+
+
+def _is_manifest(records: str) -> bool:
+    return Path(records).is_file() and (Path(records).parent / DATASET_FILE).is_file()
 
 
 def _opened(path: str) -> BinaryIO:

@@ -13,7 +13,7 @@ from pretrained_2d.checkpoint import CARD, read_card
 from videopipe.inference import local_work, ray_work
 from videopipe.inference.formats import format_of
 from videopipe.inference.merging import merge_parts
-from videopipe.inference.parts import PartWriter, list_parts, parts_folder
+from videopipe.inference.parts import PartWriter, explained, list_parts, parts_folder
 from videopipe.inference.planning import Plan, commit, make_plan, merged_path, summary_path
 from videopipe.inference.processes import Membership, Team, join_team
 from videopipe.inference.rows import Columns
@@ -78,6 +78,11 @@ def predict_table(
     Under `accelerate launch` every process calls this. The last to finish puts the table together;
     the others get None, or, with `wait`, wait for it and get the summary too.
     """
+    with explained(request.out.parent):
+        return _predict_table(request, paths, wait)
+
+
+def _predict_table(request: TableRequest, paths: Iterable[Any], wait: bool) -> Summary | None:
     began = time.time()
     format_of(request.out)
     card = read_card(request.model)

@@ -71,6 +71,8 @@ def test_parts_are_complete_and_journals_hold_the_rest(tmp_path, suffix):
         journals = [path.read_text().splitlines() for path in tmp_path.glob("*.journal")]
         in_journals = [json.loads(line) for lines in journals for line in lines]
         assert in_parts + in_journals == [row(n) for n in range(number + 1)]
+    if suffix == ".parquet":  # any reader of folders can look on
+        assert len(pq.read_table(tmp_path)) == 6
     writer.finish_part()
     assert not list(tmp_path.glob("*.journal"))
     assert len(list_parts(tmp_path, suffix)) == 3
@@ -86,7 +88,7 @@ def test_a_killed_writer_loses_no_row_and_doubles_none(tmp_path):
     journal.write_bytes(whole + whole[: len(whole) // 2])  # killed in the middle of a line
     # Killed after a part was finished and before its journal was removed:
     finished = list_parts(tmp_path, ".parquet")[0]
-    finished.with_suffix(".journal").write_bytes(json.dumps(row(0)).encode() + b"\n")
+    (tmp_path / f"_{finished.stem}.journal").write_bytes(json.dumps(row(0)).encode() + b"\n")
     recover_journals(tmp_path, schema, ".parquet")
     rows = [
         r for part in list_parts(tmp_path, ".parquet") for r in as_rows(read_part(part, schema))

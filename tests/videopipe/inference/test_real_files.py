@@ -20,7 +20,6 @@ SEEN = {
     "v_Bowling_g05_c06.avi": "bowling",
     "v_SoccerJuggling_g23_c01.avi": "juggling soccer ball",
     "April_09_brush_hair_u_nm_np1_ba_goo_0.avi": "brushing hair",
-    "BaseballHitinSlowMotion_swing_baseball_f_nm_np1_fr_bad_3.avi": "hitting baseball",
 }
 
 

@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from videopipe.data.manifest import Manifest, VideoRecord, write_manifest
 from videopipe.errors import DataError
 from videopipe.inference.manifests import Source
 from videopipe.inference.sources import find_videos, printable, source_id
@@ -151,6 +152,18 @@ def test_bad_manifests_say_where_and_what(tmp_path, name, text, message):
     with pytest.raises(DataError) as caught:
         find_videos([tmp_path / name])
     assert message in str(caught.value)
+
+
+def test_the_manifest_of_a_data_set_names_its_videos(tmp_path):
+    touch(tmp_path, "data/a.mp4", "data/b.mp4", "data/not listed.mp4")
+    paths = [str(tmp_path / "data" / name) for name in ("a.mp4", "b.mp4")]
+    records = [VideoRecord(path=paths[0], start_seconds=1.0, end_seconds=2.0)]
+    records.append(VideoRecord(path=paths[1]))
+    manifest = Manifest(labels=(), records=tuple(records), root=tmp_path / "data")
+    write_manifest(tmp_path / "clips", manifest)
+    expected = [Source(paths[0], 1.0, 2.0), Source(paths[1])]
+    assert find_videos([tmp_path / "clips"]).sources == expected
+    assert find_videos([tmp_path / "clips" / "manifest.jsonl"]).sources == expected
 
 
 def test_nothing_found_says_what_was_passed_over(tmp_path):

@@ -172,9 +172,9 @@ def test_a_kill_while_the_table_takes_its_name_is_mended(tiny_model, video_folde
     content, folder = asked.out.read_bytes(), parts_folder(asked.out)
     for renamed in (False, True):
         folder.mkdir()
-        (folder / "committed.json").write_text(json.dumps(summary))
+        (folder / "_committed.json").write_text(json.dumps(summary))
         if not renamed:
-            asked.out.rename(folder / "merged.csv")
+            asked.out.rename(folder / "_merged.csv")
         summary_path(asked.out).unlink()
         complete_commit(asked.out)
         assert asked.out.read_bytes() == content
@@ -182,12 +182,19 @@ def test_a_kill_while_the_table_takes_its_name_is_mended(tiny_model, video_folde
         assert not folder.exists()
 
 
+def test_a_place_where_nothing_may_be_written_is_named(tiny_model, video_folder, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(VideopipeError, match="give an --out in a folder that you may write to"):
+        predict_table(request(tiny_model, tmp_path / "file" / "all.csv"), [video_folder])
+
+
 def finished_rows(asked: TableRequest) -> list[tuple[str, float | None]]:
     """What a killed run left, in parts and journals."""
     folder = parts_folder(asked.out)
     rows = [row for part in list_parts(folder, asked.out.suffix) for row in rows_of(asked, part)]
     for journal in folder.glob("*.journal"):
-        if not journal.with_suffix(asked.out.suffix).exists():
+        part = journal.stem.removeprefix("_") + asked.out.suffix
+        if not (folder / part).exists():
             lines = journal.read_bytes().split(b"\n")[:-1]
             rows += [json.loads(line) for line in lines]
     return [(row["id"], row["start_seconds"]) for row in rows]
