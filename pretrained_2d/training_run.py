@@ -1,6 +1,5 @@
 """The loop: one object that holds a running training and knows how to go on with it."""
 
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
@@ -10,17 +9,17 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from pretrained_2d.averaging import average_weights
 from pretrained_2d.batches import Shares
 from pretrained_2d.card import ModelCard
 from pretrained_2d.mixing import Mixing
 from pretrained_2d.objective import OBJECTIVES
-from pretrained_2d.optim import ParameterGroup, build_optimizer, parameter_groups
+from pretrained_2d.optim import ParameterGroup, parameter_groups
 from pretrained_2d.randomness import Sample, derive_seed
 from pretrained_2d.recipe import Recipe
 from pretrained_2d.schedule import learning_rate_factor
 from pretrained_2d.training import Best, Evaluate, Phase, TrainingProgress, TrainingResult
 from pretrained_2d.training_best import improved, publish, save_network
+from pretrained_2d.training_learner import Learner
 from pretrained_2d.training_memory import (
     largest_that_fits,
     leaving_no_trace,
@@ -55,7 +54,7 @@ class TrainingRun:
         groups: Sequence[ParameterGroup] | None,
         on_progress: Callable[[TrainingProgress], None] | None,
     ) -> None:
-        self.model, self.recipe, self.card, self.out = model, recipe, card, out
+        self.recipe, self.card, self.out = recipe, card, out
         self.evaluate, self.monitor, self.on_progress = evaluate, monitor, on_progress
         out.mkdir(parents=True, exist_ok=True)
         self.accelerator = start_processes(recipe, out)
@@ -64,19 +63,12 @@ class TrainingRun:
         )
         self.objective = OBJECTIVES[objective](recipe.label_smoothing)
         self.mixing = Mixing(recipe, card, self.shares) if recipe.mixes else None
-        self.groups = list(groups if groups is not None else parameter_groups(model, recipe))
-        self.report = Report(self.accelerator, recipe, self.groups, out)
+        groups = list(groups if groups is not None else parameter_groups(model, recipe))
+        self.learner = Learner(model, groups, recipe, self.accelerator)
+        self.report = Report(self.accelerator, recipe, groups, out)
         self.step, self.factor = 0, 0.0
         self.metrics: dict[str, float] = {}
         self.best: dict[str, Best] = {}
-
-        model.to(self.accelerator.device)
-        self.ema = average_weights(model, recipe.ema_decay) if recipe.ema_decay else None
-        if recipe.compile:
-            model.compile()
-        self.wrapped, self.optimizer = self.accelerator.prepare(
-            model, build_optimizer(self.groups, recipe)
-        )
         self.batch_size = self._resume() or self._choose_batch_size(phases[0])
         if self.mixing is not None:
             self.mixing.require_even_parts(self.batch_size)
@@ -97,10 +89,8 @@ class TrainingRun:
         # Not end_training(), which also ends the processes' group: a pipeline goes on after this.
         for tracker in self.accelerator.trackers:
             tracker.finish()
-        # Accelerate wraps `forward` for mixed precision; the caller gets the network as it was.
-        self.accelerator.unwrap_model(self.model, keep_fp32_wrapper=False)
         self._publish()
-        self.model.eval()
+        self.learner.release()
         return TrainingResult(
             self.step, self.batch_size, self.report.seconds, self.metrics, self.best
         )
@@ -108,7 +98,7 @@ class TrainingRun:
     def _train_span(self, span: Span) -> None:
         self.card = span.phase.card or self.card
         if span.phase.begin is not None:
-            for network in (self.model, *([self.ema.module] if self.ema else [])):
+            for network in self.learner.networks:
                 span.phase.begin(network)
         batches = load_batches(
             span,
@@ -117,7 +107,7 @@ class TrainingRun:
             start=self.step,
             pin_memory=self.accelerator.device.type == "cuda",
         )
-        self.model.train()
+        self.learner.model.train()
         save_every = self.recipe.checkpoint_every_steps
         while self.step < span.end:
             gradient_norm = self._take_step(span, batches)
@@ -136,7 +126,7 @@ class TrainingRun:
     def _take_step(self, span: Span, batches: Iterator[tuple[Tensor, Tensor]]) -> Tensor:
         began, waited = time.perf_counter(), 0.0
         step_in_phase = self.step - span.first_step
-        self._set_learning_rates(span, step_in_phase)
+        self.factor = self._learning_rate_factor(span, step_in_phase)
         size = span.plan.size(step_in_phase % span.plan.steps_per_epoch)
         counts = [len(part) for part in self.shares.of(list(range(size)))]
         for index, count in enumerate(counts):
@@ -144,25 +134,25 @@ class TrainingRun:
             signal, targets = next(batches)
             waited += time.perf_counter() - asked
             is_last = index == len(counts) - 1
-            with nullcontext() if is_last else self.accelerator.no_sync(self.wrapped):
+            with nullcontext() if is_last else self.accelerator.no_sync(self.learner.wrapped):
                 self._backward(span.phase, signal, targets, index, count, size)
-        gradient_norm = self._update_weights()
+        gradient_norm = self.learner.update(self.factor, self.step)
+        if self.recipe.precision != "fp16":  # there the scaler skips such a step and goes on
+            self.report.note_finiteness(gradient_norm, self.step)
         self.step += 1
         self.report.add_step(time.perf_counter() - began, waited)
         if self.on_progress is not None and self.accelerator.is_main_process:
             self.on_progress(self._progress(span))
         return gradient_norm
 
-    def _set_learning_rates(self, span: Span, step_in_phase: int) -> None:
-        self.factor = learning_rate_factor(
+    def _learning_rate_factor(self, span: Span, step_in_phase: int) -> float:
+        return learning_rate_factor(
             step_in_phase,
             recipe=self.recipe,
             steps_per_epoch=span.plan.steps_per_epoch,
             phase_epochs=span.phase.epochs,
             total_epochs=sum(other.phase.epochs for other in self.spans),
         )
-        for settings, group in zip(self.optimizer.param_groups, self.groups, strict=True):
-            settings["lr"] = group.lr * self.factor
 
     def _backward(
         self, phase: Phase, signal: Tensor, targets: Tensor, index: int, count: int, size: int
@@ -175,27 +165,14 @@ class TrainingRun:
             signal, targets = self.mixing(signal, targets, self.step)
         part = self.shares.rank * self.shares.accumulation + index
         torch.manual_seed(derive_seed(self.recipe.seed, "model", self.step, part))
-        logits = self.wrapped(signal) if phase.rate == 1 else self.wrapped(signal, phase.rate)
+        network = self.learner.wrapped
+        logits = network(signal) if phase.rate == 1 else network(signal, phase.rate)
         loss = self.objective.loss(logits, targets)[:count].sum()
         # DDP takes the mean over processes; the batch wants their sum.
         self.accelerator.backward(loss * (self.shares.processes / size))
         with torch.no_grad():
             correct = self.objective.correct(logits, targets)[:count].sum()
             self.report.add_samples(loss.detach(), correct, count, self.step)
-
-    def _update_weights(self) -> Tensor:
-        limit = self.recipe.clip_grad_norm
-        norm: Tensor = self.accelerator.clip_grad_norm_(
-            [parameter for group in self.groups for parameter in group.parameters],
-            math.inf if limit is None else limit,
-        )
-        if self.recipe.precision != "fp16":  # there the scaler skips such a step and goes on
-            self.report.note_finiteness(norm, self.step)
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        if self.ema is not None:
-            self.ema.update(self.model, step=self.step + 1)
-        return norm
 
     def _progress(self, span: Span) -> TrainingProgress:
         total = self.spans[-1].end
@@ -209,11 +186,11 @@ class TrainingRun:
         )
 
     def _evaluate(self, evaluate: Evaluate, epoch: int) -> None:
-        network = self._network()
+        network = self.learner.kept
         network.eval()
         with torch.no_grad(), self.accelerator.autocast(), naming_the_evaluation():
             self.metrics = dict(evaluate(network))
-        self.model.train()
+        self.learner.model.train()
         self.report.write_evaluation(self.step, epoch, self.metrics)
         for name in improved(self.metrics, self.best, self.monitor):
             self.best[name] = Best(self.metrics[name], self.step, epoch)
@@ -221,14 +198,10 @@ class TrainingRun:
                 folder = self.out / "best" / name
                 save_network(folder, network, self.card, self.metrics, epoch)
 
-    def _network(self) -> nn.Module:
-        """What is evaluated and kept: the average of the weights, where there is one."""
-        return self.model if self.ema is None else self.ema.module
-
     def _publish(self) -> None:
         if self.accelerator.is_main_process:
             epochs = sum(span.phase.epochs for span in self.spans)
-            save_network(self.out / "last", self._network(), self.card, self.metrics, epochs)
+            save_network(self.out / "last", self.learner.kept, self.card, self.metrics, epochs)
             chosen = f"best/{self.monitor[0]}" if self.best and self.monitor else "last"
             publish(self.out / chosen, self.out)
         self.accelerator.wait_for_everyone()
@@ -236,14 +209,10 @@ class TrainingRun:
     def _save(self) -> None:
         report = self.report.state(self.factor)  # first: a run gone bad must not be saved
         if self.accelerator.is_main_process:
-            scaler = self.accelerator.scaler
             state = {
+                **self.learner.state(),
                 "settings": self.recipe.result_settings(),
                 "batch_size": self.batch_size,
-                "model": self.model.state_dict(),
-                "optimizer": self.optimizer.state_dict(),
-                "ema": None if self.ema is None else self.ema.module.state_dict(),
-                "scaler": None if scaler is None else scaler.state_dict(),
                 "report": report,
                 "metrics": self.metrics,
                 "best": {name: asdict(best) for name, best in self.best.items()},
@@ -263,12 +232,7 @@ class TrainingRun:
             return None
         path, state = found
         require_same_settings(path, state["settings"], self.recipe.result_settings())
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        if self.ema is not None:
-            self.ema.module.load_state_dict(state["ema"])
-        if self.accelerator.scaler is not None and state["scaler"] is not None:
-            self.accelerator.scaler.load_state_dict(state["scaler"])
+        self.learner.restore(state)
         self.report.restore(state["report"], path)
         self.step, self.metrics = state["step"], state["metrics"]
         self.best = {name: Best(**best) for name, best in state["best"].items()}
@@ -288,9 +252,12 @@ class TrainingRun:
             self._backward(phase, signals, targets, 0, part, part)
 
         if phase.begin is not None:
-            phase.begin(self.model)
-        self.model.train()
-        with leaving_no_trace(self.model), self.accelerator.no_sync(self.wrapped):
+            phase.begin(self.learner.model)
+        self.learner.model.train()
+        with (
+            leaving_no_trace(self.learner.model),
+            self.accelerator.no_sync(self.learner.wrapped),
+        ):
             fits = largest_that_fits(len(phase.data), 2 * parts, attempt)
         self.report.clear()
         everyone = self.accelerator.gather(torch.tensor([fits], device=self.accelerator.device))
