@@ -38,6 +38,8 @@ def save_checkpoint(folder: Path, model: nn.Module, card: ModelCard) -> None:
         "weights": {"file": WEIGHTS, "sha256": hashlib.sha256(weights).hexdigest()},
     }
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    if folder.is_file():
+        raise CheckpointError(f"{folder} is a file; name a folder to write the checkpoint to")
     if folder.exists() and any(folder.iterdir()):
         atomic.write_together(folder, {WEIGHTS: weights, CARD: text.encode()})
         return
@@ -86,7 +88,17 @@ def load_checkpoint(
     model = build(card)
     check_fit(state, model.state_dict(), folder / WEIGHTS, card.architecture)
     model.load_state_dict(state)
+    _check_labels(folder, model, card)
     return model.eval(), card
+
+
+def _check_labels(folder: Path, model: nn.Module, card: ModelCard) -> None:
+    outputs = getattr(getattr(model, "head", None), "weight", None)
+    if card.labels is not None and outputs is not None and len(outputs) != len(card.labels):
+        raise CheckpointError(
+            f"{folder / CARD} names {len(card.labels)} labels, but the network distinguishes "
+            f"{len(outputs)} classes; correct 'labels'"
+        )
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:

@@ -20,19 +20,30 @@ def check_fit(
         raise CheckpointError(f"{source} does not fit {target}:\n" + side_by_side(problems))
 
 
-def mismatches(given: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> list[tuple[str, str]]:
-    """Pairs (what the network wants, what the file has, or has nearest to it)."""
+def mismatches(
+    given: Mapping[str, Tensor],
+    wanted: Mapping[str, Tensor],
+    file_names: Mapping[str, str] | None = None,
+) -> list[tuple[str, str]]:
+    """Pairs (what the network wants, what the file has, or has nearest to it).
+
+    file_names: what the tensors that are given were called in their file, if otherwise.
+    """
+
+    def in_file(name: str) -> str:
+        return _describe((file_names or {}).get(name, name), given[name])
+
     spare = {name: tensor for name, tensor in given.items() if name not in wanted}
     problems: list[tuple[str, str]] = []
     for name, tensor in wanted.items():
         if name not in given:
             # Only what will be shown is looked for: that takes time with thousands of names.
             near = nearest(name, tensor, spare) if len(problems) < SHOWN else None
-            found = f"missing; nearest: {_describe(near, given[near])}" if near else "missing"
+            found = f"missing; nearest: {in_file(near)}" if near else "missing"
             problems.append((_describe(name, tensor), found))
         elif given[name].shape != tensor.shape:
-            problems.append((_describe(name, tensor), _describe(name, given[name])))
-    return problems + [("–", _describe(name, tensor)) for name, tensor in spare.items()]
+            problems.append((_describe(name, tensor), in_file(name)))
+    return problems + [("–", in_file(name)) for name in spare]
 
 
 def nearest(name: str, wanted: Tensor, candidates: Mapping[str, Tensor]) -> str | None:

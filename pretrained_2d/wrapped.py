@@ -64,6 +64,7 @@ def build_timm(name: str, **options: Any) -> WrappedClassifier:
         raise _unknown("timm", name, timm.list_models())
     arguments = _translate(
         name,
+        2,
         options,
         {"drop_path": "drop_path_rate", "head_dropout": "drop_rate", "image_size": "img_size"},
     )
@@ -84,7 +85,8 @@ def build_torchvision(name: str, **options: Any) -> WrappedClassifier:
     names = models.list_models(module=models) + models.list_models(module=models.video)
     if name not in names:
         raise _unknown("torchvision", name, names)
-    arguments = _translate(name, options, {"head_dropout": "dropout"})
+    ndim = 3 if name in models.list_models(module=models.video) else 2
+    arguments = _translate(name, ndim, options, {"head_dropout": "dropout"})
     if name in ("googlenet", "inception_v3"):  # their second heads serve training only
         arguments = {"aux_logits": False, "init_weights": False, **arguments}
     try:
@@ -94,15 +96,16 @@ def build_torchvision(name: str, **options: Any) -> WrappedClassifier:
             f"torchvision/{name} does not take {sorted(options)}: {error}"
         ) from error
     last = [module for module in network.modules() if _is_affine(module)][-1]
-    ndim = 3 if name in models.list_models(module=models.video) else 2
     return WrappedClassifier(network, _heads_in(network, [last], f"torchvision/{name}"), ndim)
 
 
-def _translate(name: str, options: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+def _translate(
+    name: str, ndim: int, options: dict[str, Any], names: dict[str, str]
+) -> dict[str, Any]:
     """Our names of options -> the library's; what is not ours goes through as it is."""
     options = {key: value for key, value in options.items() if value is not None}
-    if options.pop("ndim", None) not in (None, 2, 3):
-        raise PretrainedError(f"{name}: ndim must be 2 or 3")
+    if options.pop("ndim", ndim) != ndim:
+        raise PretrainedError(f"{name} has {ndim} axes; networks of images gain time by inflation")
     return {names.get(key, key): value for key, value in options.items()}
 
 

@@ -14,7 +14,7 @@ from pretrained_2d.card import ModelCard, Preprocessing
 from pretrained_2d.checkpoint import save_checkpoint
 from pretrained_2d.errors import CheckpointError
 from pretrained_2d.foreign.files import TensorFile, read_tensors
-from pretrained_2d.foreign.usual import USUAL, Usual, crop_to_resize, usual_inputs
+from pretrained_2d.foreign.usual import USUAL, Usual, crop_to_resize, has_fixed_size, usual_inputs
 from pretrained_2d.foreign.weights import ForeignReport, load_foreign
 from pretrained_2d.reference import from_reference, recognise
 
@@ -82,6 +82,8 @@ def _load(request: Adoption, file: TensorFile) -> tuple[nn.Module, dict[str, Any
         ):
             if value is not None and name in known:
                 options.setdefault(name, value)
+    elif request.image_size is not None and has_fixed_size(request.architecture):
+        options.setdefault("image_size", request.image_size)
     recognised = recognise(file.tensors)
     if backbone is None or recognised is None or recognised[0] != backbone.reference:
         return load_foreign(file, request.architecture, options)
@@ -123,7 +125,9 @@ def _card(
     report: ForeignReport,
 ) -> ModelCard:
     ndim: int = network.ndim  # type: ignore[assignment]
-    labels = request.labels or usual.labels
+    labels = request.labels
+    if labels is None and len(usual.labels or ()) == options["num_classes"]:
+        labels = usual.labels
     if ndim == 2 and (request.num_frames or request.clip_seconds):
         raise CheckpointError(
             f"{request.architecture} is a network of images: frames and clip seconds are given to "

@@ -26,13 +26,14 @@ COUNTER = "num_batches_tracked"  # of batch norms; only some programs save it, a
 
 @dataclass(frozen=True)
 class Match:
-    """`tensors` under our names; `names` says for each ours what it was called."""
+    """`tensors` under our names; `names` says what all of them were called in the file."""
 
     convention: str
     prefixes: tuple[str, ...]
     names: Mapping[str, str]
     tensors: Mapping[str, Tensor]
     unknown: Mapping[str, Tensor] = field(default_factory=dict)  # by the name our rules gave them
+    notes: tuple[str, ...] = ()
 
 
 def match_by_name(
@@ -90,8 +91,10 @@ def _match(
     names, found, unknown = {}, {}, {}
     for name, original in originals.items():
         ours = convention.rename(name)
+        if ours in names:  # two of theirs would become one of ours
+            ours += "?"
+        names[ours] = original
         if ours in wanted:
-            names[ours] = original
             found[ours] = convention.convert(ours, tensors[original])
         else:
             unknown[ours] = tensors[original]

@@ -24,10 +24,12 @@ def match_by_timm(tensors: Mapping[str, Tensor], network: nn.Module) -> Match | 
         return None
     wanted = network.state_dict()
     ours = {f"network.{name}": tensor for name, tensor in converted.items()}
+    names, notes = {}, []
+    for name, tensor in converted.items():
+        before = stripped.get(name)
+        names[f"network.{name}"] = name if before is not None else "(by timm's rules)"
+        if before is not None and before.shape != tensor.shape:
+            notes.append(f"{name}: {tuple(before.shape)} made {tuple(tensor.shape)} by timm")
     found = {name: tensor for name, tensor in ours.items() if name in wanted}
     unknown = {name: tensor for name, tensor in ours.items() if name not in wanted}
-    names = {name: name.removeprefix("network.") for name in found}
-    names = {
-        ours: name if name in stripped else "(by timm's rules)" for ours, name in names.items()
-    }
-    return Match("timm's own conversion", prefixes, names, found, unknown)
+    return Match("timm's own conversion", prefixes, names, found, unknown, tuple(notes))

@@ -62,6 +62,15 @@ def usual_inputs(architecture: str, network: nn.Module, file_name: str) -> Usual
     return USUAL[architecture]
 
 
+def has_fixed_size(architecture: str) -> bool:
+    """Whether a timm network is built for one size of images, as those with positions are."""
+    import timm
+
+    library, _, name = architecture.partition("/")
+    config = timm.models.get_pretrained_cfg(name) if library == "timm" else None
+    return bool(config is not None and config.fixed_input_size)
+
+
 def _of_timm(network: nn.Module) -> Usual:
     from timm import data
 
@@ -88,12 +97,18 @@ def _of_torchvision(name: str, file_name: str) -> Usual:
     if weights is None:
         return Usual()
     transforms: Any = weights.transforms()
+    mean, std = tuple(transforms.mean), tuple(transforms.std)
+    if name in (
+        "googlenet",
+        "inception_v3",
+    ):  # with weights, it rescales to [-1, 1] itself
+        mean = std = HALF
     size, resize = transforms.crop_size[0], min(transforms.resize_size)
     preprocessing = Preprocessing(
         image_size=size,
         resize=resize,
-        mean=tuple(transforms.mean),
-        std=tuple(transforms.std),
+        mean=mean,
+        std=std,
         interpolation="bicubic" if "bicubic" in str(transforms.interpolation) else "bilinear",
     )
     labels = tuple(weights.meta["categories"]) if same_file else None

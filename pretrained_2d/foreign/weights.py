@@ -77,10 +77,10 @@ def load_foreign(
         prefixes=match.prefixes,
         convention=match.convention,
         matched=len(fitted),
-        renamed={ours: theirs for ours, theirs in match.names.items() if ours != theirs},
-        left_out=left_out,
+        renamed={ours: match.names[ours] for ours in fitted if ours != match.names[ours]},
+        left_out=tuple(match.names[name] for name in left_out),
         new=new,
-        notes=(*notes, *reshaped),
+        notes=(*notes, *match.notes, *reshaped),
     )
     return network.eval(), options, report
 
@@ -110,13 +110,18 @@ def _best_match(tensors: Mapping[str, Tensor], network: nn.Module, architecture:
     """By names; else by the library's own conversion; else by structure."""
     wanted = network.state_dict()
     match = match_by_name(tensors, wanted, conventions_of(architecture))
-    if all(name in match.tensors for name, _ in network.named_parameters()):
+    heads = _heads(network)
+    if all(
+        name.rpartition(".")[0] in heads
+        or (name in match.tensors and match.tensors[name].numel() == parameter.numel())
+        for name, parameter in network.named_parameters()
+    ):
         return match
     converted = match_by_timm(tensors, network) if architecture.startswith("timm/") else None
-    if converted is not None and len(converted.tensors) > len(match.tensors):
+    if converted is not None and len(converted.tensors) >= len(match.tensors):
         return converted
     if len(match.tensors) < len(wanted) / 2:
-        return match_by_structure(tensors, wanted, _heads(network)) or match
+        return match_by_structure(tensors, wanted, heads) or match
     return match
 
 
@@ -176,7 +181,7 @@ def _leftovers(
     have = {**fitted, **{n: t for n, t in match.unknown.items() if n not in left_out}}
     if mismatches(have, {name: wanted[name] for name in wanted if name not in new}):
         everything = {**fitted, **match.unknown}
-        problems = mismatches(_without_counters(everything), _without_counters(wanted))
+        problems = mismatches(_without_counters(everything), _without_counters(wanted), match.names)
         raise CheckpointError(
             f"{file.path} does not fit {architecture} (best of all known names: "
             f"{match.convention}, {len(fitted)} of {len(wanted)} tensors):\n"

@@ -168,6 +168,8 @@ def test_one_rate_for_each_axis_reaches_s4nd() -> None:
         ("vit_base", {"image_size": 225}, "no multiple of patch 16"),
         ("inception_i3d", {"ndim": 2}, "takes 3 axes"),
         ("isotropic", {"mixer": "conv", "kernel": 4}, "must be odd"),
+        ("timm/resnet18", {"ndim": 3}, "gain time by inflation"),
+        ("torchvision/mc3_18", {"ndim": 2}, "has 3 axes"),
         ("timm/resnet18", {"colour": 3}, "does not take .'colour'"),
     ],
 )

@@ -192,6 +192,7 @@ BAD_FOLDERS = {
     "wrong option": (_edit(options={**SMALL, "widths": [4, 4, 8, 16]}), "does not fit"),
     "wrong preprocessing": (_edit(preprocessing={"size": 3}), "size"),
     "options of the wrong type": (_edit(options={"depths": "many"}), "convnext_tiny"),
+    "labels of another network": (_edit(labels=["a", "b"]), "names 2 labels, but.* 3 classes"),
     "folded": (_edit(inflation={"method": "i3d"}), "videopipe.models.load_model"),
 }
 

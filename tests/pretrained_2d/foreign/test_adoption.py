@@ -65,6 +65,30 @@ def test_a_published_file_is_known_by_its_name(tmp_path: Path) -> None:
     assert card.labels[:2] == ("tench", "goldfish")
 
 
+def test_a_size_is_given_to_networks_that_are_built_for_one(tmp_path: Path) -> None:
+    file = saved(tmp_path / "w.pth", "timm/test_vit", image_size=96, num_classes=3)
+    request = Adoption(checkpoint=file, architecture="timm/test_vit", image_size=96)
+    card, report = adopt(request, tmp_path / "model")
+    assert card.preprocessing.image_size == card.options["image_size"] == 96
+    assert report.notes == ()
+    network, _ = load_checkpoint(tmp_path / "model")
+    assert network(torch.zeros(1, 3, 96, 96)).shape == (1, 3)
+
+
+def test_networks_that_rescale_inside_get_values_in_minus_one_to_one() -> None:
+    from pretrained_2d.foreign.usual import usual_inputs
+
+    usual = usual_inputs("torchvision/googlenet", torch.nn.Identity(), "")
+    assert usual.preprocessing.mean == usual.preprocessing.std == (0.5, 0.5, 0.5)
+
+
+def test_a_file_in_the_way_is_said(tmp_path: Path) -> None:
+    file = saved(tmp_path / "w.pth", "timm/test_resnet", num_classes=3)
+    (tmp_path / "model").write_text("")
+    with pytest.raises(CheckpointError, match="is a file; name a folder"):
+        adopt(Adoption(checkpoint=file, architecture="timm/test_resnet"), tmp_path / "model")
+
+
 def _public_code():
     path = TESTS / "reference" / "public_code.py"
     spec = importlib.util.spec_from_file_location("public_code", path)

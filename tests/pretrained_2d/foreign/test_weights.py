@@ -110,8 +110,8 @@ def test_a_framework_s_extra_parts_are_left_out_and_reported() -> None:
     state["criterion.weight"] = torch.ones(4)
     _, _, report = load_foreign(file_of(state), "timm/test_resnet", {})
     assert report.prefixes == ("model.",)
-    assert report.left_out == ("network.criterion.weight",)
-    assert any("1 left out: network.criterion.weight" in line for line in report.lines())
+    assert report.left_out == ("criterion.weight",)
+    assert any("1 left out: criterion.weight" in line for line in report.lines())
 
 
 def test_a_missing_head_is_new_and_reported() -> None:
@@ -154,6 +154,26 @@ def test_original_names_of_a_network_that_timm_has_go_through_timm() -> None:
     signal = torch.randn(1, 3, 64, 64)
     with torch.inference_mode():
         torch.testing.assert_close(ours(signal), theirs(signal))
+
+
+def test_positions_for_another_size_are_resampled_by_timm_and_reported() -> None:
+    theirs = timm.create_model("test_vit", img_size=96).state_dict()
+    size = timm.create_model("test_vit").pos_embed.shape
+    assert theirs["pos_embed"].shape != size
+    _, _, report = load_foreign(file_of(theirs), "timm/test_vit", {})
+    assert report.convention == "timm's own conversion"
+    assert any("pos_embed" in note and "by timm" in note for note in report.notes)
+    ours, found, plain = load_foreign(file_of(theirs), "timm/test_vit", {"image_size": 96})
+    assert plain.notes == ()
+    assert torch.equal(ours.network.pos_embed, theirs["pos_embed"])
+    assert found["image_size"] == 96
+
+
+def test_two_names_for_one_weight_are_not_merged() -> None:
+    state = _tiny_convnext()
+    state["head.weight"] = torch.randn(3, 8)  # and head.fc.weight, both our head
+    with pytest.raises(CheckpointError, match=r"head\.weight \(3, 8\)"):
+        load_foreign(file_of(state), "convnext_tiny", SMALL)
 
 
 def test_structure_in_another_order_is_no_structure() -> None:
@@ -228,12 +248,12 @@ MISFITS = {
     "a layer is too many": (
         "convnext_tiny",
         _deeper,
-        r"– +stages\.2\.blocks\.2\.mixer\.weight \(8, 1, 7, 7\)",
+        r"– +stages\.2\.blocks\.2\.conv_dw\.weight \(8, 1, 7, 7\)",
     ),
     "a shape differs": (
         "convnext_tiny",
         lambda s: {**s, "stem.0.weight": torch.zeros(8, 3, 2, 2)},
-        r"stem\.conv\.weight \(8, 3, 4, 4\) +stem\.conv\.weight \(8, 3, 2, 2\)",
+        r"stem\.conv\.weight \(8, 3, 4, 4\) +stem\.0\.weight \(8, 3, 2, 2\)",
     ),
     "a name differs": (
         "convnext_tiny",
