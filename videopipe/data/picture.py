@@ -36,6 +36,8 @@ def turns_and_mirror(display_matrix: bytes) -> tuple[int, bool]:
     The matrix (a, b; c, d), 16.16 fixed point, takes stored positions to shown ones, y downwards:
     (0, 1; −1, 0) moves the right edge to the bottom, so the picture turns clockwise once: 3.
     """
+    if len(display_matrix) < 36:
+        return 0, False
     a, b, _, c, d, *_ = struct.unpack("<9i", display_matrix[:36])
     mirrored = a * d - b * c < 0
     if mirrored:

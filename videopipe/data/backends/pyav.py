@@ -4,12 +4,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import av
 import numpy as np
 import torch
 from av.video.reformatter import Interpolation, VideoReformatter
 from torch import Tensor
 
-from videopipe.data.backends.pyav_reel import Reel, Shot
+from videopipe.data.backends.pyav_reel import FRAME_PERIODS, Reel, Shot
 from videopipe.data.backends.pyav_stream import PyavStream
 from videopipe.data.decoder import (
     END_TOLERANCE_SECONDS,
@@ -19,6 +20,7 @@ from videopipe.data.decoder import (
     check_clip_size,
 )
 from videopipe.data.picture import rows_of, scaled_size, turns_and_mirror, upright
+from videopipe.errors import DecodeError
 
 PLAIN = Interpolation.BILINEAR
 # Without these flags scaled pictures come out darker by one or two grey levels.
@@ -107,7 +109,11 @@ class PyavDecoder:
             if self.reel.at_end:
                 if previous is None:
                     self._check_begins(seconds)
-            elif skip and seconds - shot.seconds > 1.5 * self.reel.period_seconds:
+            elif (
+                skip
+                and seconds - shot.seconds
+                > FRAME_PERIODS * self.reel.period_seconds + TOLERANCE_SECONDS
+            ):
                 return False
             if previous is not None and previous[0] is shot.frame:
                 frames[position] = frames[previous[1]]
@@ -128,7 +134,10 @@ class PyavDecoder:
     def _picture(self, frame: Any) -> Tensor:
         height, width = self._size
         scaling = (height, width) != (frame.height, frame.width)
-        rgb = self._reformatter.reformat(
-            frame, width, height, "rgb24", interpolation=EXACT_SCALING if scaling else PLAIN
-        )
+        flags = EXACT_SCALING if scaling else PLAIN
+        try:
+            rgb = self._reformatter.reformat(frame, width, height, "rgb24", interpolation=flags)
+        except (av.FFmpegError, ValueError) as error:
+            kind = frame.format.name
+            raise DecodeError(self.path, f"its pictures ({kind}) do not convert: {error}") from None
         return rows_of(np.frombuffer(memoryview(rgb.planes[0]), np.uint8), height, width)

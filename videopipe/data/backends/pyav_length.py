@@ -46,9 +46,9 @@ def _measure_by_index(stream: PyavStream, promised_seconds: float, rate: float) 
     entries = stream.index()
     num_frames = len(entries) or stream.stream.frames or round(promised_seconds * rate)
     size_bytes = _size_bytes(stream.path)
-    missing = [entry for entry in entries if entry.pos + entry.size > size_bytes]
-    if not missing or size_bytes == 0:
+    if not len(entries) or size_bytes == 0 or entries[-1].pos + entries[-1].size <= size_bytes:
         return Length(promised_seconds, rate, num_frames)
+    missing = [entry for entry in entries if entry.pos + entry.size > size_bytes]
     first_stamp = min(entry.timestamp for entry in entries)
     end_stamp = min(entry.timestamp for entry in missing)
     remaining_seconds = max(0.0, (end_stamp - first_stamp) * stream.tick_seconds)

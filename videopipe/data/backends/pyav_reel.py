@@ -24,6 +24,7 @@ NEXT_CLOCK: dict[Clock, Clock] = {"pts": "dts", "dts": "count"}
 WORTH_A_SEEK_SECONDS = 0.5
 KEY_MARGIN_SECONDS = 0.2  # an index gives decoding times, which lie before the times of showing
 FRAMES_TO_A_KEY = 300
+FRAME_PERIODS = 1.05  # a frame is not shown for longer, where frames are evenly spaced
 
 
 class ClockStoppedError(Exception):
@@ -51,23 +52,16 @@ class Reel:
         self._ended = False
         self._worth_a_seek_seconds = WORTH_A_SEEK_SECONDS
         self._length: Length | None = None
+        self.period_seconds = 0.04
         self.restart()
         self._length = measure(stream, self._origin_stamp)
-        self._key_seconds = [
-            (entry.timestamp - self._origin_stamp) * stream.tick_seconds
-            for entry in stream.index()
-            if entry.is_keyframe
-        ]
+        self.period_seconds = 1 / self._length.frame_rate
 
     @property
     def length(self) -> Length:
         """What is known of the length; it shrinks when less decodes than the header promised."""
         assert self._length is not None
         return self._length
-
-    @property
-    def period_seconds(self) -> float:
-        return 1 / self._length.frame_rate if self._length else 0.04
 
     def restart(self) -> None:
         """Show the first frame, which is time 0, by a clock that can tell its time."""
@@ -138,6 +132,8 @@ class Reel:
         if seconds < self.shown.seconds or self._may_jump(seconds):
             self._jump(seconds)
         while True:
+            if seconds < self.shown.seconds + self._shortest_seconds:
+                return self.shown  # no other frame can begin before then
             following = self._peek()
             if following is None or following.seconds > seconds:
                 return self.shown
@@ -165,6 +161,11 @@ class Reel:
                 promised, duration_seconds=end_seconds, num_frames=max(1, num_frames)
             )
 
+    @property
+    def _shortest_seconds(self) -> float:
+        """From one frame to the next it is at least one tick of the clock."""
+        return self.period_seconds if self.clock == "count" else self.stream.tick_seconds
+
     def _seconds(self, stamp: int) -> float:
         if self.clock == "count":
             return stamp * self.period_seconds
@@ -186,27 +187,27 @@ class Reel:
 
     def _is_wanted(self, packet: Any) -> bool:
         """Whether the frame that this packet stands for may be asked for."""
-        stamp = packet.pts if self.clock == "pts" else packet.dts
-        if stamp is None or self.clock == "count" or not self.wanted:
+        if self.clock == "count" or not self.wanted:
             return True
-        seconds = self._seconds(stamp)
+        stamp = packet.pts if self.clock == "pts" else packet.dts
+        if stamp is None:
+            return True
+        seconds = (stamp - self._origin_stamp) * self.stream.tick_seconds
         position = bisect.bisect_left(self.wanted, seconds)
-        return (
-            position < len(self.wanted)
-            and self.wanted[position] < seconds + 1.5 * self.period_seconds
-        )
+        if position == len(self.wanted):
+            return False
+        return self.wanted[position] < seconds + FRAME_PERIODS * self.period_seconds
 
     def _may_jump(self, seconds: float) -> bool:
         """Whether a key frame lies so far ahead that going there is quicker than decoding on."""
         ahead_seconds = seconds - self.shown.seconds
         if self.clock == "count" or ahead_seconds < self._worth_a_seek_seconds:
             return False
-        if not self._key_seconds:
+        target = self._origin_stamp + int((seconds - KEY_MARGIN_SECONDS) / self.stream.tick_seconds)
+        key_stamp = self.stream.key_stamp_before(target)
+        if key_stamp is None:
             return True
-        position = bisect.bisect_right(self._key_seconds, seconds - KEY_MARGIN_SECONDS) - 1
-        return position >= 0 and (
-            self._key_seconds[position] > self.shown.seconds + KEY_MARGIN_SECONDS
-        )
+        return self._seconds(key_stamp) > self.shown.seconds + KEY_MARGIN_SECONDS
 
     def _jump(self, seconds: float) -> None:
         """Show a key frame at or before `seconds`, as near as this file allows."""

@@ -4,7 +4,7 @@ FFmpeg keeps decoding after an error, so errors are counted and the stream goes 
 one thread: frame threads can hang when a loop ends early, and each worker has one core.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ class PyavStream:
         self.first_error = ""
         self.cut_off = False  # reading stopped with an error, not at the end of the file
         self.last_packet_dts: int | None = None
+        self._untouched = True
         self._open()
 
     def _open(self) -> None:
@@ -67,11 +68,14 @@ class PyavStream:
 
     def rewind(self) -> None:
         """Back to the very first frame. Opening again is the one way that works on every file."""
-        self.close()
-        self._open()
+        if not self._untouched:
+            self.close()
+            self._open()
+            self._untouched = True
 
     def seek(self, stamp: int) -> bool:
         """Go to a key frame at or before `stamp`; False when this file cannot."""
+        self._untouched = False
         try:
             self._container.seek(stamp, stream=self.stream, backward=True)
         except (av.FFmpegError, OSError, ValueError, OverflowError):
@@ -81,6 +85,7 @@ class PyavStream:
     def packets(self) -> Iterator[Any]:
         """Packets of the stream, then one empty packet; unreadable stretches are passed over."""
         errors_in_a_row = 0
+        self._untouched = False
         while True:
             try:
                 for packet in self._container.demux(self.stream):
@@ -98,9 +103,11 @@ class PyavStream:
         """Frames in the decoder's order. Those of packets that are not wanted may be left out."""
         may_skip = is_wanted is not None and self.codec.name in SKIPPABLE_CODECS
         self.codec.skip_frame = "DEFAULT"
+        skipping = False
         for packet in self.packets():
-            if may_skip and is_wanted is not None:
-                self.codec.skip_frame = "DEFAULT" if is_wanted(packet) else "NONREF"
+            if may_skip and is_wanted is not None and skipping == is_wanted(packet):
+                skipping = not skipping
+                self.codec.skip_frame = "NONREF" if skipping else "DEFAULT"
             if packet.dts is not None:
                 self.last_packet_dts = packet.dts
             yield from self._decode(packet)
@@ -124,9 +131,17 @@ class PyavStream:
         self.errors += 1
         self.first_error = self.first_error or _words(error)
 
-    def index(self) -> list[Any]:
+    def index(self) -> Sequence[Any]:
         """The container's own index, read with its header; AVI and MP4 list every frame there."""
-        return list(getattr(self.stream, "index_entries", ()))
+        return getattr(self.stream, "index_entries", ())
+
+    def key_stamp_before(self, stamp: int) -> int | None:
+        """Where the index has the last key frame up to `stamp`; None when it has none."""
+        index = self.index()
+        if not len(index) or not hasattr(index, "search_timestamp"):
+            return None
+        position = index.search_timestamp(stamp)
+        return None if position < 0 else index[position].timestamp
 
 
 def _choose_stream(path: Path, container: Any) -> Any:
