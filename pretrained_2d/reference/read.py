@@ -35,8 +35,6 @@ READERS: dict[str, Reader] = {
     "isotropic": read_isotropic,
     "vit": read_vit,
 }
-
-
 PATTERNS = {
     "convnext": r"stages\.0\.blocks\.0\.conv_dw\.(kernel\.\d+\.C|conv\.weight)$",
     "isotropic": r"layers\.0\.layer\.(kernel\.\d+\.C|conv2d\.weight)$",
@@ -82,5 +80,7 @@ def from_reference(
     saved = Saved(as_tensors(state_dict, ANCHORS[architecture]), layer_options)
     try:
         return READERS[architecture](saved, sizes, options).eval()
-    except (RuntimeError, TypeError) as error:
+    except CheckpointError:
+        raise
+    except (RuntimeError, TypeError, ValueError) as error:
         raise CheckpointError(f"the {architecture} of the state dict: {error}") from error

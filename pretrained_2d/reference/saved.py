@@ -42,7 +42,7 @@ class Saved:
         return len(found)
 
     def move(self, theirs: str, ours: str) -> None:
-        """Take weight and bias of a layer; 1×1 convolutions become linear layers."""
+        """Take weight and bias of a layer."""
         for part in ("weight", "bias"):
             self.shape(f"{theirs}.{part}")
             self.state[f"{ours}.{part}"] = self.tensors.pop(f"{theirs}.{part}")

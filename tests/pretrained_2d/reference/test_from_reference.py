@@ -184,6 +184,14 @@ def test_the_ends_of_an_isotropic_network_are_known_by_shape(encoder, body, deco
         assert torch.equal(plain, from_reference(renamed, "isotropic", input_size=8)(signal))
 
 
+def test_options_that_do_not_fit_are_said() -> None:
+    state = public.convnext("s4nd", (32, 32))
+    with pytest.raises(CheckpointError, match="unexpected keyword argument 'colour'"):
+        from_reference(state, "convnext", input_size=32, colour="red")
+    with pytest.raises(CheckpointError, match="rank=2"):
+        from_reference(state, "convnext", input_size=32, rank=2)
+
+
 def test_the_public_code_s_words_for_options_are_understood() -> None:
     state = public.convnext("s4nd+downsample", (32, 32))
     for name in [name for name in state if name.endswith(("l_kernel", ".P"))]:
