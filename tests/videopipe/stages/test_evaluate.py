@@ -1,6 +1,7 @@
 """An evaluation is the same however it is run, the same as a prediction, and leaves nobody out."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -73,6 +74,53 @@ def test_prediction_by_another_process_gives_the_same_bits(
     predicted = {row["path"]: row["scores"] for row in rows}
     for path, scores in zip(table.paths, table.scores, strict=True):
         np.testing.assert_array_equal(np.array(predicted[path], dtype=np.float32), scores)
+
+
+SHARED = """
+import sys
+from pathlib import Path
+import numpy as np
+from accelerate import PartialState
+from videopipe.data.manifest import read_manifest
+from videopipe.finetuning.splits import videos_of
+from videopipe.inference.settings import Execution, Scoring
+from videopipe.models import load_model
+from videopipe.scoring import score_records
+if __name__ == "__main__":
+    model, clips, out = map(Path, sys.argv[1:4])
+    state = PartialState(cpu=True)
+    network, card = load_model(model)
+    manifest = read_manifest(clips)
+    table = score_records(network, card, videos_of(manifest, "test"), manifest.labels,
+                          scoring=Scoring(), execution=Execution(device="cpu", workers=1))
+    np.save(out / f"{state.process_index}.npy", table.scores)
+    state.wait_for_everyone()
+    state.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_processes_that_share_the_videos_all_get_the_same_table(
+    model: Path, motion_clips: Path, given: Given, tmp_path: Path
+) -> None:
+    """As in validation under `accelerate launch`."""
+    inputs = given(model=model, clips=motion_clips)
+    scored(EvaluateConfig(execution=ONE), inputs, tmp_path / "one")
+    program = tmp_path / "program.py"
+    program.write_text(SHARED)
+    launcher = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu"]
+    launcher += ["--num_processes", "2", "--num_machines", "1", "--mixed_precision", "no"]
+    launcher += ["--dynamo_backend", "no", "--main_process_port", "0"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+    subprocess.run(
+        [*launcher, program, model, motion_clips, tmp_path],
+        check=True,
+        env=environment,
+        timeout=300,
+    )
+    for rank in (0, 1):
+        found = np.load(tmp_path / f"{rank}.npy")
+        np.testing.assert_array_equal(found, read_scores(tmp_path / "one").scores)
 
 
 def test_unreadable_videos_count_as_mistakes_and_are_named(
