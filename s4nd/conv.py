@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from s4nd.products import SeparableProduct
+
 
 class Mixing(NamedTuple):
     """How the kernels of a layer are combined over rank and channels."""
@@ -60,6 +62,9 @@ def convolve_matmul(
     count = len(matrices)
     order = (1, 2, 0) if count == 1 else (1, *range(2, count + 1), 0, count + 1)
     x = signal.permute(order)  # (channels, *axes but the last, batch, last)
+    inverse = sorted(range(count + 2), key=order.__getitem__)
+    if mixing == (1, 1, False) and count > 1 and not torch.compiler.is_compiling():
+        return SeparableProduct.apply(x, skip[0], *[m[0] for m in matrices]).permute(inverse)
     y = _skip_term(x, skip, dense=mixing.dense)  # (groups channels or groups, first axis, ...)
     for term in range(mixing.rank):
         first, *others = [m[term] for m in by_rank]  # (groups, channels, size, size)
@@ -71,7 +76,6 @@ def convolve_matmul(
         while others:
             z = _from_left(others.pop(), z).movedim(count - 1, 1)
         y = _add_from_left(y, first, z, dense=mixing.dense)
-    inverse = sorted(range(count + 2), key=order.__getitem__)
     return y.permute(inverse)
 
 

@@ -158,3 +158,28 @@ def test_auto_chooses_products_for_images_and_the_fft_for_long_signals():
     assert layer_of((56, 56)).choose_engine((56, 56)) == "matmul"
     assert layer_of((15, 56, 56)).choose_engine((15, 56, 56)) == "matmul"
     assert layer_of((16384,)).choose_engine((16384,)) == "fft"
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_written_out_products_equal_the_general_code(monkeypatch, count, batch):
+    layer = layer_of(SHAPES[count], engine="matmul").double()
+    signal = torch.randn(batch, 3, *SHAPES[count]).double().requires_grad_()
+    weight = torch.randn(batch, 3, *SHAPES[count]).double()
+    results = []
+    for general in (False, True):
+        if general:  # as under torch.compile, which has no need of them
+            monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+        y = layer(signal)
+        results.append([y, *torch.autograd.grad((y * weight).sum(), [signal, *layer.parameters()])])
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-10)
+
+
+def test_the_incoming_gradient_is_not_written_into():
+    layer, signal = layer_of((4, 5), engine="matmul"), torch.randn(2, 3, 4, 5, requires_grad=True)
+    y = layer(signal)
+    gradient = torch.randn_like(y)  # in the layout of the output, where it needs no copy
+    kept = gradient.clone()
+    y.backward(gradient)
+    assert torch.equal(gradient, kept)
