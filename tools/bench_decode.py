@@ -4,26 +4,23 @@
 
 Every row is one way to get clips of `--num-frames` frames at random places, opening the file each
 time as training does: our backends, and the libraries used directly. All ways take the same places
-in turn, so that the ratios of one run can be compared. Wrong frames are counted against a full
-decode in the decoder's order. Each way runs in its own process, which also gives its memory.
+in turn, and each place counts with the best of `--repeats`, so that the ratios of one run can be
+compared also on a busy machine. Wrong frames are counted against a full decode in the decoder's
+order. Each way runs in its own process, which gives its memory above that of the imports.
 """
 
 import argparse
 import json
 import os
 import random
-import resource
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
-WAYS = (
-    "auto", "av", "torchcodec", "decord", "pytorchvideo",
-    "plain torchcodec", "plain decord", "pytorchvideo decord", "pytorchvideo pyav",
-)  # fmt: skip
+from decode_ways import WAYS, reader_of
+
 GREY_TOLERANCE = 3.0  # mean grey levels between two decoders' colour conversions
 
 
@@ -34,8 +31,9 @@ def main() -> int:
     parser.add_argument("--num-frames", type=int, default=30)
     parser.add_argument("--short-side", type=int, default=None)
     parser.add_argument("--rounds", type=int, default=3, help="clips per file and way")
+    parser.add_argument("--repeats", type=int, default=3, help="of every clip; the best counts")
     parser.add_argument("--ways", nargs="*", default=WAYS, help=f"of: {', '.join(WAYS)}")
-    parser.add_argument("--no-workers", action="store_true", help="leave out the loader test")
+    parser.add_argument("--no-workers", action="store_true", help="leave out the loader")
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
@@ -80,7 +78,8 @@ def run_ways(args: argparse.Namespace, clips: list[tuple[str, float]]) -> dict[s
     processes = {}
     for way in args.ways:
         command = [sys.executable, __file__, "-", "--worker", way, str(args.short_side or 0),
-                   "--clip-seconds", str(args.clip_seconds), "--num-frames", str(args.num_frames)]  # fmt: skip
+                   "--clip-seconds", str(args.clip_seconds), "--num-frames", str(args.num_frames),
+                   "--repeats", str(args.repeats)]  # fmt: skip
         environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
         processes[way] = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
@@ -97,7 +96,7 @@ def run_ways(args: argparse.Namespace, clips: list[tuple[str, float]]) -> dict[s
             if "seconds" in answer:
                 row["seconds"].append((file, start, answer["seconds"]))
                 row["wrong"].append(answer["wrong"])
-                row["memory"] = answer["memory"]
+                row["memory"] = max(row["memory"], answer["memory"])
             else:
                 row["failed"] += 1
     for process in processes.values():
@@ -108,8 +107,7 @@ def run_ways(args: argparse.Namespace, clips: list[tuple[str, float]]) -> dict[s
 def ask(process: subprocess.Popen, file: str, start: float) -> dict:
     """The answer of a way's process; one that has died fails all that is asked of it."""
     try:
-        process.stdin.write(json.dumps([file, start]) + "\n")
-        process.stdin.flush()
+        print(json.dumps([file, start]), file=process.stdin, flush=True)
         return json.loads(process.stdout.readline() or "{}")
     except (BrokenPipeError, json.JSONDecodeError):
         return {}
@@ -124,69 +122,29 @@ def serve(args: argparse.Namespace) -> int:
     torch.set_num_threads(1)
     way, short_side = args.worker[0], int(args.worker[1]) or None
     read = reader_of(way, short_side)
+    at_start = None
     for line in sys.stdin:
         file, start = json.loads(line)
         times = frame_times(Clip(start, start + args.clip_seconds), args.num_frames)
         try:
-            began = time.perf_counter()
-            frames = read(file, times)
-            seconds = time.perf_counter() - began
-            memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-            answer = {"seconds": seconds, "wrong": wrong_frames(file, times, frames),
-                      "memory": memory}  # fmt: skip
+            seconds = []
+            for _ in range(args.repeats):
+                began = time.perf_counter()
+                frames = read(file, times)
+                seconds.append(time.perf_counter() - began)
+            at_start = at_start or resident_megabytes()  # the first clip brings the imports
+            answer = {"seconds": min(seconds), "memory": resident_megabytes() - at_start}
+            answer["wrong"] = wrong_frames(file, times, frames)
         except Exception as error:  # noqa: BLE001 - whatever a library raises is a failure of it
             answer = {"error": repr(error)[:200]}
         print(json.dumps(answer), flush=True)
     return 0
 
 
-def reader_of(way: str, short_side: int | None) -> Callable:
-    """(file, times) -> frames (time, channels, height, width)."""
-    if way in ("auto", "av", "torchcodec", "decord", "pytorchvideo"):
-        from videopipe.data.video import open_video
+def resident_megabytes() -> float:
+    import psutil
 
-        def ours(file: str, times: list[float]):
-            with open_video(file, way, short_side) as video:
-                return video.frames_at(times)
-
-        return ours
-    return {
-        "plain torchcodec": plain_torchcodec,
-        "plain decord": plain_decord,
-        "pytorchvideo decord": lambda file, times: plain_pytorchvideo(file, times, "decord"),
-        "pytorchvideo pyav": lambda file, times: plain_pytorchvideo(file, times, "pyav"),
-    }[way]
-
-
-def plain_torchcodec(file: str, times: list[float]):
-    from torchcodec.decoders import VideoDecoder
-
-    decoder = VideoDecoder(file, num_ffmpeg_threads=1)
-    begin = decoder.metadata.begin_stream_seconds
-    last = decoder.metadata.end_stream_seconds - 1e-3
-    return decoder.get_frames_played_at([min(begin + t, last) for t in times]).data
-
-
-def plain_decord(file: str, times: list[float]):
-    import decord
-    import torch
-
-    reader = decord.VideoReader(file, num_threads=1)
-    rate = reader.get_avg_fps()
-    batch = reader.get_batch([min(int(t * rate), len(reader) - 1) for t in times])
-    return torch.from_numpy(batch.asnumpy()).permute(0, 3, 1, 2)
-
-
-def plain_pytorchvideo(file: str, times: list[float], decoder: str):
-    """As the authors' loader: decode the clip, make it float, then take some of its frames."""
-    import torch
-    from pytorchvideo.data.encoded_video import EncodedVideo
-
-    video = EncodedVideo.from_path(file, decode_audio=False, decoder=decoder)
-    half_step = (times[1] - times[0]) / 2 if len(times) > 1 else 0.5
-    clip = video.get_clip(times[0] - half_step, times[-1] + half_step)["video"]
-    chosen = torch.linspace(0, clip.shape[1] - 1, len(times)).long()
-    return clip[:, chosen].permute(1, 0, 2, 3)
+    return psutil.Process().memory_info().rss / 2**20
 
 
 def wrong_frames(file: str, times: list[float], frames) -> int:
@@ -234,7 +192,7 @@ def print_table(rows: dict[str, dict]) -> None:
     """Times are compared on the clips that all working ways could decode."""
     working = {way: {r[:2]: r[2] for r in row["seconds"]} for way, row in rows.items()}
     print(f"{'way':22} {'clips/s':>8} {'ms/clip':>8} {'vs av':>6} {'wrong frames':>13} "
-          f"{'failed':>7} {'peak MB':>8}")  # fmt: skip
+          f"{'failed':>7} {'more MB':>8}")  # fmt: skip
     for way, row in rows.items():
         if not row["seconds"]:
             print(f"{way:22} {'-':>8} {'-':>8} {'-':>6} {'-':>13} {row['failed']:>7}")
@@ -283,9 +241,7 @@ def compare_workers(files: list[Path], args: argparse.Namespace) -> None:
             data, batch_size=None, num_workers=workers, multiprocessing_context="forkserver",
             prefetch_factor=4,
         )  # fmt: skip
-        times = []
-        for _ in loader:
-            times.append(time.perf_counter())
+        times = [time.perf_counter() for _ in loader]
         skipped = 16  # while the workers start
         rates[workers] = (len(times) - 1 - skipped) / (times[-1] - times[skipped])
     print(f"loader: {rates[1]:.1f} clips/s with one worker, {rates[2]:.1f} with two "
