@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import torch
 from torch import nn
 
 from pretrained_2d.card import ModelCard
@@ -23,12 +24,27 @@ def with_head_for(
     card = replace(card, labels=labels, options={**card.options, "num_classes": len(labels)})
     with seeded("head", seed):
         fresh = build_any(card)
+        _start_small(fresh.head)
     head = head_parameters(fresh)
     state = fresh.state_dict()
     old = model.state_dict()
     kept = {n: old[n] for n in state if n not in head and old[n].shape == state[n].shape}
     fresh.load_state_dict({**state, **kept})
     return fresh.eval(), card, True
+
+
+@torch.no_grad()
+def _start_small(head: object) -> None:
+    """Truncated normal weights of 0.02, no bias, as in the paper.
+
+    Some libraries start a head of few classes so large that its first gradients spoil the features.
+    """
+    assert isinstance(head, nn.Module)
+    for parameter in head.parameters():
+        if parameter.ndim > 1:
+            nn.init.trunc_normal_(parameter, std=0.02)
+        else:
+            nn.init.zeros_(parameter)
 
 
 def head_parameters(model: nn.Module) -> set[str]:
