@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from pretrained_2d.card import ModelCard
@@ -106,6 +107,8 @@ def _train(
         scoring=Scoring(clips=config.validation_clips),
         execution=Execution(device=config.recipe.device, workers=config.decoding_workers),
     )
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()  # of what an earlier stage needed
     with validator if videos.validation else nullcontext() as evaluate:
         return train(
             network,

@@ -15,12 +15,18 @@ import pytest
 import torch
 
 from pretrained_2d.checkpoint import read_card, read_weights
+from videopipe.data.manifest import read_manifest
 from videopipe.errors import DataError
+from videopipe.evaluation import measure
 from videopipe.finetuning.config import FinetuneConfig
 from videopipe.finetuning.head import head_parameters
 from videopipe.finetuning.recipe import Augmentation, FinetuneRecipe
+from videopipe.finetuning.splits import videos_of
 from videopipe.finetuning.time_axis import time_parameters
+from videopipe.finetuning.validation import Validator
+from videopipe.inference.settings import Execution, Scoring
 from videopipe.models import load_model
+from videopipe.scoring import score_records
 from videopipe.stage import Inputs
 from videopipe.stages.evaluate import EvaluateConfig
 from videopipe.stages.evaluate import run as evaluate
@@ -73,6 +79,25 @@ def test_every_parameter_of_the_time_axis_moves_and_the_card_tells_the_story(
     lines = (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()
     best = max(r["accuracy"] for r in map(json.loads, lines) if r["kind"] != "train")
     assert summary["best_accuracy"] == best
+
+
+def test_validation_sees_the_weights_of_the_moment(motion_model: Path, motion_clips: Path) -> None:
+    """Its engine outlives many epochs; what it says must be what a new evaluation would say."""
+    network, card = load_model(motion_model)
+    manifest = read_manifest(motion_clips)
+    records = videos_of(manifest, "val")
+    execution = Execution(device="cpu", workers=1, threads=1)
+    options = {"scoring": Scoring(), "execution": execution}
+    with Validator(card, records, manifest.labels, **options) as validator:
+        first = validator(network)
+        network.train()
+        optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+        network(torch.randn(4, 3, 8, 32, 32)).square().sum().backward()
+        optimizer.step()
+        second = validator(network.eval())
+    assert first["log_loss"] != second["log_loss"]
+    fresh = score_records(network, card, records, manifest.labels, **options)
+    assert second["log_loss"] == measure(fresh)["calibration"]["log_loss"]
 
 
 def test_a_linear_probe_changes_the_head_and_nothing_else(
