@@ -70,6 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Fill the table and say what came of it."""
+    _prepare_decoders()
     from videopipe.inference.table import predict_table
 
     summary = predict_table(_request(args), args.paths)
@@ -77,6 +78,14 @@ def main(args: argparse.Namespace) -> int:
         return 0
     _report(args.out, summary)
     return 1 if args.strict and (summary["not_ok"] or summary["problems"]) else 0
+
+
+def _prepare_decoders() -> None:
+    """Let the process that decoders are forked from do its imports while this one does its own."""
+    from multiprocessing import forkserver
+
+    forkserver.set_forkserver_preload(["videopipe.data.pool_worker", "videopipe.inference.clips"])
+    forkserver.ensure_running()
 
 
 def _request(args: argparse.Namespace) -> "TableRequest":

@@ -133,6 +133,28 @@ def test_silence_is_given_up(tiny_model, tmp_path, noisy_video):
     assert "no answer within" in found[0].reason
 
 
+def test_a_decoder_that_dies_is_replaced(tiny_model, video_folder):
+    psutil = pytest.importorskip("psutil")
+    videos = good_videos(video_folder)
+    execution = Execution(device="cpu", workers=1, threads=1)
+    with Engine(*load_model(tiny_model), Scoring(), execution) as engine:
+        before = {bits(scores)[0].path: bits(scores) for scores in engine.score(videos)}
+        results = engine.score(videos)
+        found = [next(results)]
+        (worker,) = engine._pool._workers
+        psutil.Process(worker.process.pid).kill()
+        found += results
+        assert engine._pool._workers[0].process.pid != worker.process.pid
+    found = by_index(found)
+    assert len(found) == len(videos)
+    assert [scores.status for scores in found].count("crash") <= 1  # the one it was at
+    for scores in found:
+        if scores.status == "ok":
+            assert bits(scores) == before[scores.source.path]
+        else:
+            assert "ended by SIGKILL" in scores.reason
+
+
 def test_windows_are_results_of_their_own(tiny_model, tmp_path, noisy_video):
     path = noisy_video(tmp_path / "video.mp4", 5, num_frames=45)
     scoring = Scoring(windows=True, stride_seconds=0.2)

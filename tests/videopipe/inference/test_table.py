@@ -9,8 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from videopipe.data.manifest import VideoRecord
 from videopipe.errors import DataError, VideopipeError
 from videopipe.inference import Execution, Scoring, TableRequest, predict_table
 from videopipe.inference.formats import as_rows
@@ -19,6 +21,8 @@ from videopipe.inference.planning import complete_commit, summary_path
 from videopipe.inference.processes import Membership
 from videopipe.inference.table import predict_table as run_in_process
 from videopipe.inference.table import read_card
+from videopipe.models import load_model
+from videopipe.scoring import score_records
 
 QUICK = Execution(device="cpu", workers=2, threads=2)
 
@@ -66,6 +70,18 @@ def test_every_format_has_the_same_rows(expected, tiny_model, video_folder, tmp_
     asked = request(tiny_model, tmp_path / f"all{suffix}")
     predict_table(asked, [video_folder])
     assert rows_of(asked) == expected
+
+
+def test_an_evaluation_has_the_same_scores_to_the_last_bit(tiny_model, video_folder, tmp_path):
+    videos = sorted((video_folder / "part0").glob("video*.mp4"))
+    asked = request(tiny_model, tmp_path / "all.parquet", scores=True)
+    predict_table(asked, videos)
+    predicted = np.array([row["scores"] for row in rows_of(asked)], np.float32)
+    network, card = load_model(tiny_model)
+    records = [VideoRecord(path=str(path), label=0) for path in videos]
+    other = Execution(device="cpu", workers=1, threads=3)
+    table = score_records(network, card, records, card.labels, scoring=Scoring(), execution=other)
+    assert table.scores.astype(np.float32).tobytes() == predicted.tobytes()
 
 
 def test_a_complete_table_is_left_alone_and_new_videos_are_added(
