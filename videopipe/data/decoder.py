@@ -1,5 +1,6 @@
 """What every decoding backend provides: frames by time."""
 
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from videopipe.errors import DecodeError
 # and must be found at 2 / 30 s.
 TOLERANCE_SECONDS = 6e-4
 END_TOLERANCE_SECONDS = 0.5  # headers are off by a few frames; beyond this they lied
+EMPTY_REASON = "the file is empty"
 LARGEST_CLIP_BYTES = 4 * 2**30  # more than this is a damaged header, not a film
 
 
@@ -58,6 +60,20 @@ class NoVideoError(DecodeError):
 
 class EndOfVideoError(DecodeError):
     """Frames were asked for after the end of what decodes: the header promised more."""
+
+
+def check_file(path: Path) -> None:
+    """Say in words what opening would only hint at; opening a pipe would wait for ever."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        raise NoVideoError(path, "no such file") from None
+    except (OSError, ValueError) as error:
+        raise NoVideoError(path, f"cannot be read ({error})") from None
+    if not stat.S_ISREG(status.st_mode):
+        raise NoVideoError(path, "is not a file (a folder, a pipe or a device)")
+    if status.st_size == 0:
+        raise NoVideoError(path, EMPTY_REASON)
 
 
 def check_clip_size(path: Path, num_frames: int, height: int, width: int) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from videopipe.data.inspection import EMPTY_REASON
+from videopipe.data.decoder import EMPTY_REASON
 from videopipe.data.manifest import Manifest, VideoRecord
 
 Kind = Literal[

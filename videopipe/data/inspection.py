@@ -1,7 +1,6 @@
 """Looking at video files: length, size and health, each where it can be killed."""
 
 import itertools
-import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,14 +10,13 @@ from videopipe.data.backends.pyav import PyavDecoder
 from videopipe.data.backends.pyav_length import FULLY_INDEXED
 from videopipe.data.backends.pyav_reel import Reel
 from videopipe.data.content import content_id
+from videopipe.data.decoder import check_file
 from videopipe.data.manifest import VideoRecord
 from videopipe.data.pool import Event, Failed, WorkerPool
-from videopipe.errors import DecodeError
 
 Depth = Literal["header", "sampled", "full"]
 SAMPLED_FRACTIONS = (0.25, 0.5, 0.75, 1.0)
 VARIABLE_RATIO = 1.5  # between the longest and the shortest frame
-EMPTY_REASON = "the file is empty"
 MEMORY_LIMIT_BYTES = 4 * 2**30
 
 
@@ -84,20 +82,6 @@ def inspect_video(record: VideoRecord, depth: Depth) -> VideoRecord:
         rotation_degrees=info.rotation_degrees,
         variable_rate=None if steps is None else max(steps) > VARIABLE_RATIO * min(steps),
     )
-
-
-def check_file(path: Path) -> None:
-    """Say in words what opening would only hint at; opening a pipe would wait for ever."""
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise DecodeError(path, "is not a file (a folder, a pipe or a device)")
-        if status.st_size == 0:
-            raise DecodeError(path, EMPTY_REASON)
-    except FileNotFoundError:
-        raise DecodeError(path, "no such file") from None
-    except (OSError, ValueError) as error:
-        raise DecodeError(path, f"cannot be read ({error})") from None
 
 
 def with_file_facts(record: VideoRecord) -> VideoRecord:

@@ -137,8 +137,7 @@ class WorkerPool(Generic[T]):
                 readable = wait(list(connections), seconds)
                 for connection in readable:
                     yield from self._hear(connections[connection], returned)  # type: ignore[index]
-                if not readable:
-                    yield from self._end_silent(returned)
+                yield from self._end_silent(returned)
         finally:
             for worker in [worker for worker in self._workers if worker.assigned]:
                 self._remove(worker)  # a consumer that stopped early wants no more of these

@@ -16,6 +16,7 @@ from videopipe.data.decoder import (
     EndOfVideoError,
     NoVideoError,
     VideoInfo,
+    check_file,
 )
 from videopipe.errors import DecodeError
 
@@ -33,6 +34,7 @@ BACKENDS: dict[str, tuple[str, str]] = {
 # What `auto` tries, quickest first as measured by tools/bench_decode.py. decord is not among them:
 # it can hang for ever on the very files that another backend refuses.
 AUTO_ORDER = ("av", "torchcodec")
+_unavailable: dict[str, str] = {}  # a failed import takes as long as a good one; once is enough
 
 
 class Video:
@@ -104,7 +106,8 @@ def open_video(path: Path | str, backend: str = "auto", short_side: int | None =
     With `short_side` (pixels) larger pictures are shrunk while decoding; smaller ones stay.
     Raises DecodeError when the file cannot be used.
     """
-    path = Path(path)
+    path = Path(path).absolute()  # "a:b.mp4" alone would be taken for a protocol
+    check_file(path)
     if backend != "auto":
         return Video(path, load_backend(backend)(path, short_side), backend)
     reasons: list[DecodeError] = []
@@ -127,8 +130,10 @@ def load_backend(name: str) -> Callable[[Path, int | None], Decoder]:
     if name not in BACKENDS:
         raise ValueError(f"unknown backend {name!r}; known: auto, {', '.join(BACKENDS)}")
     module, attribute = BACKENDS[name]
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, OSError, RuntimeError) as error:
-        reason = f"backend {name!r} does not work on this machine: {str(error).splitlines()[0]}"
-        raise BackendUnavailableError("", reason) from None
+    if name not in _unavailable:
+        try:
+            return getattr(importlib.import_module(module), attribute)
+        except (ImportError, OSError, RuntimeError) as error:
+            words = (str(error).strip() or type(error).__name__).splitlines()[0]
+            _unavailable[name] = f"backend {name!r} does not work on this machine: {words}"
+    raise BackendUnavailableError("", _unavailable[name])

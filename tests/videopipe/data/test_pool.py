@@ -97,6 +97,16 @@ def test_a_slow_consumer_bounds_the_workers_and_is_not_a_timeout() -> None:
     assert received == 8
 
 
+def test_a_talkative_worker_does_not_hide_a_silent_one() -> None:
+    with WorkerPool(behave, workers=2, timeout_seconds=1.0) as pool:
+        started = time.monotonic()
+        for event in pool.run(["stream:1", "hang:1"]):
+            if isinstance(event, Failed):
+                break
+            assert time.monotonic() - started < 60, "the hanging task was never stopped"
+    assert (event.task, event.kind) == ("hang:1", "timeout")
+
+
 def test_no_worker_outlives_its_pool() -> None:
     with WorkerPool(behave, workers=2, timeout_seconds=60) as pool:
         events = pool.run(["stream:1", "stream:2"])
@@ -108,7 +118,9 @@ def test_no_worker_outlives_its_pool() -> None:
     assert not any(is_alive(pid) for pid in pids)
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "how", [signal.SIGINT, signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_no_worker_outlives_a_killed_parent(how: signal.Signals, tmp_path: Path) -> None:
     script = tmp_path / "parent.py"
     script.write_text(

@@ -1,5 +1,6 @@
 """The right frames, in the right order, the right way up."""
 
+import os
 import shutil
 from collections.abc import Callable
 from itertools import pairwise
@@ -225,15 +226,35 @@ def test_a_cut_mp4_is_known_from_its_index(shared: Path, tmp_path: Path) -> None
     ("make", "reason"),
     [
         (lambda _: None, "no such file"),
-        (lambda path: path.write_bytes(b""), "cannot be opened as a video"),
+        (lambda path: path.write_bytes(b""), "the file is empty"),
         (lambda path: path.write_bytes(b"not a video" * 99), "cannot be opened as a video"),
-        (lambda path: path.mkdir(), "cannot be opened as a video"),
+        (lambda path: path.mkdir(), "is not a file"),
+        (lambda path: os.mkfifo(path), "is not a file"),
     ],
 )
 def test_what_is_not_a_video_is_said(make: Callable, reason: str, tmp_path: Path) -> None:
     make(tmp_path / "x.mp4")
     with pytest.raises(DecodeError, match=reason):
         open_video(tmp_path / "x.mp4")
+
+
+def test_auto_falls_back_and_says_so(
+    tmp_path: Path,
+    tiny_video: Callable,
+    grey_of: Callable,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    if not installed("torchcodec"):
+        pytest.skip("torchcodec does not work here")
+    path = tiny_video(tmp_path / "a.mp4")
+    monkeypatch.setitem(BACKENDS, "av", ("videopipe.data.backends.no_such_module", "X"))
+    monkeypatch.setattr("videopipe.data.video._unavailable", {})
+    with open_video(path) as video:
+        assert video.backend == "torchcodec"
+        assert greys_of(video.frames_at([0.5])) == pytest.approx([grey_of(7, 30)], abs=2)
+    assert "backend 'av' does not work on this machine" in caplog.text
+    assert "decoding it with torchcodec instead" in caplog.text
 
 
 def test_wrong_requests_are_named(tmp_path: Path, tiny_video: Callable) -> None:
@@ -246,10 +267,15 @@ def test_wrong_requests_are_named(tmp_path: Path, tiny_video: Callable) -> None:
             video.frames_at([float("nan")])
 
 
-def test_names_that_need_care(tmp_path: Path, tiny_video: Callable) -> None:
+def test_names_that_need_care(
+    tmp_path: Path, tiny_video: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plain = tiny_video(tmp_path / "plain.mp4")
     for name in ("a b.mp4", "(x) [y] #1 & ;!.mp4", "-dash.mp4", "ünï.mp4", "100%.mp4", "a:b.mp4"):
         path = tmp_path / name
         shutil.copy(plain, path)
         with open_video(path) as video:
             assert video.frames_at([0.5]).shape == (1, 3, 32, 48)
+    monkeypatch.chdir(tmp_path)
+    with open_video("a:b.mp4") as video:
+        assert video.backend == "av"

@@ -36,8 +36,6 @@ class PyavStream:
         try:
             # HMDB-51 has Latin-1 metadata; nobody needs it, and it must not stop anyone.
             self._container = av.open(str(self.path), metadata_errors="replace")
-        except FileNotFoundError:
-            raise NoVideoError(self.path, "no such file") from None
         except (av.FFmpegError, OSError, ValueError) as error:
             raise DecodeError(self.path, f"cannot be opened as a video ({_words(error)})") from None
         try:
