@@ -12,11 +12,12 @@ SUMMARY = "predict the classes of videos: files, folders, lists in, one table ou
 EXAMPLES = """  videopipe predict MODEL videos/ --out predictions.parquet
   videopipe predict MODEL 'day*/*.mp4' extra.mkv --out predictions.csv --top-k 3
   videopipe predict MODEL list.txt --out scores.jsonl --scores --embeddings
-  videopipe predict MODEL ranges.csv --out ranges.parquet    (path,start_seconds,end_seconds)
+  videopipe predict MODEL ranges.csv --out ranges.parquet
   videopipe predict MODEL match.mp4 --windows --stride 0.5 --out match.csv
   find / -name '*.mp4' | videopipe predict MODEL - --out all.parquet --timeout 30
   accelerate launch --num_processes 8 -m videopipe predict MODEL videos/ --out all.parquet
 
+A manifest has a column path, and start_seconds and end_seconds where only a range is meant.
 A run that was stopped goes on when the same command is given again. While it runs, finished rows
 can be read in OUT.parts/. A video that cannot be decoded is a row with a status and a reason.
 """
