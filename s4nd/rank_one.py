@@ -36,22 +36,22 @@ class RankOneKernel(torch.autograd.Function):
     ) -> Tensor:
         """Sum the pole pairs and apply Sherman-Morrison."""
         poles = _pole_pairs(x_squared, x_re, grid)  # (H, 2F, n)
-        rows_p = rows_p.expand(len(y), -1, -1, -1, -1)
-        sums = torch.cat([torch.bmm(r.flatten(1, 3), poles.mT) for r in (rows, rows_p)], 1)
-        sums = _to_complex(sums)  # (K + 1, 2, 2, F, H)
+        shared = len(rows_p) < len(rows)
+        rows = torch.cat((rows, rows_p.expand(len(y), -1, -1, -1, -1)), 1)  # (H, K + 1, 2, 2, n)
+        sums = _to_complex(torch.bmm(rows.flatten(1, 3), poles.mT))  # (K + 1, 2, 2, F, H)
         shift = grid.cos[:, None] * y[:, 0]  # (F, H)
         table = sums[:, :, 0] * (1j * grid.sin)[:, None] - sums[:, :, 1] * shift
         inverse = 1 / (1 + shift * table[-1, 1])  # (F, H)
         spectrum = table[:-1, 0] - table[:-1, 1] * (shift * inverse * table[-1, 0])
-        ctx.grid = grid
-        ctx.save_for_backward(rows, rows_p, poles, sums[:, :, 1], shift, table, inverse)
+        ctx.grid, ctx.shared = grid, shared
+        ctx.save_for_backward(rows, poles, sums[:, :, 1], shift, table, inverse)
         return torch.cat((spectrum.real, spectrum.imag), 1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of a complex z are dL/d Re z + i dL/d Im z throughout."""
-        rows, rows_p, poles, skew_sums, shift, table, inverse = ctx.saved_tensors
+        rows, poles, skew_sums, shift, table, inverse = ctx.saved_tensors
         grid: Grid = ctx.grid
         ratio, of_pb = shift * inverse, table[-1, 0]
         g = torch.complex(*grad.chunk(2, 1))  # (K, F, H)
@@ -66,13 +66,11 @@ class RankOneKernel(torch.autograd.Function):
         g_shift = g_shift - (g_table * skew_sums.conj()).real.sum((0, 1))  # (F, H)
         g_sums = torch.stack((g_table * (-1j * grid.sin)[:, None], g_table * -shift), 2)
         g_sums = _from_complex(g_sums)  # (H, (K + 1) 4, 2F)
-        of_c, of_p = g_sums[:, :-4], g_sums[:, -4:]
-        g_rows, g_rows_p = torch.bmm(of_c, poles), torch.bmm(of_p, poles)
-        g_poles = torch.bmm(of_c.mT, rows.flatten(1, 3))
-        g_poles.baddbmm_(of_p.mT, rows_p.flatten(1, 3))  # (H, 2F, n)
+        g_rows = torch.bmm(g_sums, poles).view_as(rows)
+        g_poles = torch.bmm(g_sums.mT, rows.flatten(1, 3))  # (H, 2F, n)
         g_squared, g_re = _pole_pairs_backward(poles, g_poles, grid)
-        g_y = grid.cos @ g_shift
-        return g_y[:, None], g_squared, g_re, g_rows.view_as(rows), g_rows_p.view_as(rows_p), None
+        g_rows_p = g_rows[:, -1:].sum(0, keepdim=True) if ctx.shared else g_rows[:, -1:]
+        return (grid.cos @ g_shift)[:, None], g_squared, g_re, g_rows[:, :-1], g_rows_p, None
 
 
 def _to_complex(sums: Tensor) -> Tensor:
@@ -108,9 +106,6 @@ def _pole_pairs_backward(poles: Tensor, grad: Tensor, grid: Grid) -> tuple[Tenso
     half = u * v  # Im w^2 / 2
     g_re = (real * g_u).addcmul_(half, g_v, value=2)
     g_im = real.mul_(g_v).addcmul_(half, g_u, value=-2)
-    return -_weigh(g_re, grid.cos.square()), _weigh(g_im, grid.sin_full)
-
-
-def _weigh(x: Tensor, weights: Tensor) -> Tensor:
-    """Sum over the frequencies: x (H, F, n) -> (H, n)."""
-    return torch.bmm(weights.expand(len(x), 1, -1), x)[:, 0]
+    g_re.mul_(-grid.cos.square()[:, None])
+    g_im.mul_(grid.sin_full[:, None])
+    return g_re.sum(1), g_im.sum(1)

@@ -10,11 +10,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+MAX_DENSE = 4  # state spaces for which one dense solution is faster than many small operations
+
 
 def zero_frequency(a: Tensor, b: Tensor, c: Tensor, p: Tensor) -> Tensor:
     """(K, H); a and b (H or 1, n, 2), c (K, H, n, 2), p (R, H or 1, n, 2)."""
     pairs = [torch.view_as_complex(x.contiguous()) for x in (a, b, p)]
-    v = _solve_rank_one(*pairs) if len(p) == 1 else _solve_dense(*pairs)  # (H or 1, n)
+    few = len(a) <= MAX_DENSE or len(p) > 1
+    v = _solve_dense(*pairs) if few else _solve_rank_one(*pairs)  # (H or 1, n)
     weights = torch.view_as_real(v.conj().resolve_conj())  # Re(c v) = c_re v_re - c_im v_im
     if len(v) == 1:
         return -2 * (c.flatten(-2) @ weights.flatten())
@@ -44,7 +47,7 @@ def _solve_rank_one(a: Tensor, b: Tensor, p: Tensor) -> Tensor:
 
 
 def _solve_dense(a: Tensor, b: Tensor, p: Tensor) -> Tensor:
-    """The same for any number of columns."""
+    """The same for any number of columns, at a cost of n^3 per state space."""
     q = torch.cat((p, p.conj()), -1).movedim(0, -1)  # (H or 1, 2n, R)
     matrix = torch.diag_embed(torch.cat((a, a.conj()), -1)) - q @ q.mH
     return torch.linalg.solve(matrix, torch.cat((b, b.conj()), -1))[:, : a.shape[-1]]

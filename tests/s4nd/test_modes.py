@@ -1,0 +1,115 @@
+"""Half precision, compilation and export."""
+
+import pytest
+import torch
+
+from s4nd import S4ND, AxisConfig
+
+OPTIONS = [
+    {"basis": "fourier", "engine": "matmul"},
+    {"basis": "fourier", "engine": "fft"},
+    {"basis": "diag-lin", "engine": "matmul"},
+]
+
+
+def layer_of(basis, engine, **options):
+    return S4ND(4, [AxisConfig(n, state=8, basis=basis) for n in (6, 5)], engine=engine, **options)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 2e-2), (torch.float16, 2e-3)])
+def test_autocast_keeps_kernels_in_single_precision(dense, options, dtype, tolerance):
+    layer, signal = layer_of(**options), torch.randn(2, 4, 6, 5, requires_grad=True)
+    expected = layer(signal)
+    with torch.autocast("cpu", dtype=dtype):
+        assert all(t.dtype == torch.float32 for t in layer.taps((6, 5)))
+        assert all(torch.equal(a, b) for a, b in zip(layer.taps((6, 5)), taps(layer), strict=True))
+        y = layer(signal)
+    assert y.dtype == dtype
+    assert dense.relative(y, expected.detach()) < tolerance
+    y.float().square().sum().backward()
+    for name, parameter in layer.named_parameters():
+        assert parameter.grad.dtype == torch.float32
+        assert torch.isfinite(parameter.grad).all(), name
+
+
+def taps(layer):
+    with torch.autocast("cpu", enabled=False):
+        return layer.taps((6, 5))
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_layer_cast_to_half_precision_runs(dense, options, dtype):
+    layer = layer_of(**options)
+    signal = torch.randn(2, 4, 6, 5)
+    with torch.no_grad():
+        expected = layer(signal)
+        y = layer.to(dtype)(signal.to(dtype))
+    assert y.dtype == dtype
+    assert dense.relative(y, expected) < 5e-2
+
+
+def test_half_precision_in_eval_uses_the_cache(dense):
+    layer, signal = layer_of("fourier", "matmul").eval(), torch.randn(1, 4, 6, 5)
+    with torch.no_grad():
+        expected = layer(signal)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            half = layer(signal)
+        assert torch.equal(layer(signal), expected)
+    assert dense.relative(half, expected) < 2e-2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        OPTIONS[0],
+        pytest.param(OPTIONS[1], marks=pytest.mark.slow),
+        OPTIONS[2],
+        pytest.param({"basis": "legs", "engine": "matmul", "rank": 2}, marks=pytest.mark.slow),
+    ],
+)
+def test_compiles_without_a_graph_break(dense, options):
+    """`aot_eager` traces forward and backward completely and leaves out only the code generation."""
+    torch._dynamo.reset()
+    layer, signal = layer_of(**options), torch.randn(2, 4, 6, 5, requires_grad=True)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    inputs = [signal, *layer.parameters()]
+    ours = torch.autograd.grad(compiled(signal).square().sum(), inputs)
+    plain = torch.autograd.grad(layer(signal).square().sum(), inputs)
+    for mine, theirs in zip(ours, plain, strict=True):
+        assert dense.relative(mine, theirs) < 1e-5
+    layer.eval()
+    with torch.no_grad():
+        expected = layer(signal)
+        assert dense.relative(compiled(signal), expected) < 1e-5
+        layer.D.add_(1)
+        assert dense.relative(compiled(signal), expected + signal) < 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_compiles_to_code_in_training_and_eval(dense):
+    torch._dynamo.reset()
+    layer, signal = layer_of("fourier", "matmul"), torch.randn(2, 4, 6, 5, requires_grad=True)
+    compiled = torch.compile(layer, fullgraph=True)
+    inputs = [signal, *layer.parameters()]
+    ours = torch.autograd.grad(compiled(signal).square().sum(), inputs)
+    plain = torch.autograd.grad(layer(signal).square().sum(), inputs)
+    for mine, theirs in zip(ours, plain, strict=True):
+        assert dense.relative(mine, theirs) < 1e-5
+    layer.eval()
+    with torch.no_grad():
+        assert dense.relative(compiled(signal), layer(signal)) < 1e-5
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_exports_with_any_batch_size(dense, options):
+    layer = layer_of(**options).eval()
+    batch = torch.export.Dim("batch", min=1, max=64)
+    example = (torch.randn(2, 4, 6, 5),)
+    program = torch.export.export(layer, example, dynamic_shapes=({0: batch},))
+    signal = torch.randn(7, 4, 6, 5)
+    with torch.no_grad():
+        assert dense.relative(program.module()(signal), layer(signal)) < 1e-5
+        assert torch.equal(layer(signal), layer(signal))  # tracing left nothing in the cache
