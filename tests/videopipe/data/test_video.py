@@ -33,6 +33,21 @@ backends = pytest.mark.parametrize(
     [pytest.param(n, marks=pytest.mark.skipif(not installed(n), reason=n)) for n in BACKENDS],
 )
 
+# The same with the slower ones left to the slow tests.
+quick_backends = pytest.mark.parametrize(
+    "backend",
+    [
+        pytest.param(
+            name,
+            marks=[
+                pytest.mark.skipif(not installed(name), reason=name),
+                *([pytest.mark.slow] if name in ("decord", "pytorchvideo") else []),
+            ],
+        )
+        for name in BACKENDS
+    ],
+)
+
 
 def greys_of(frames: Tensor) -> list[float]:
     return frames.float().mean(dim=(1, 2, 3)).tolist()
@@ -74,7 +89,7 @@ def test_every_backend_finds_the_frame_that_is_written_in_the_picture(
     assert torch.equal(shuffled, frames[order[:10]])
 
 
-@backends
+@quick_backends
 def test_genuine_hmdb51_files_come_out_in_film_order(backend: str, shared: Path) -> None:
     """Timestamps of B-frames are swapped in these; the decoder's order is the true one."""
     videos = sorted((shared / "data/hmdb51/videos").rglob("*.avi"))
@@ -110,7 +125,7 @@ def test_jumping_gives_the_frames_of_a_full_decode(shared: Path) -> None:
                 assert torch.equal(frame, truth[index]), f"{path.name}, frame {index}"
 
 
-@backends
+@quick_backends
 def test_backends_agree_on_real_clips(backend: str, shared: Path) -> None:
     for path in sorted((shared / "data/clips").iterdir())[:4]:
         with open_video(path, "av") as video:
@@ -119,6 +134,21 @@ def test_backends_agree_on_real_clips(backend: str, shared: Path) -> None:
         with open_video(path, backend) as video:
             greys = video.frames_at(times).float().mean(dim=1)
         assert (greys - expected).abs().mean(dim=(1, 2)).max() < 0.5, path.name
+
+
+def test_pieces_of_a_clip_are_the_frames_of_the_whole(shared: Path) -> None:
+    """B-frames that nobody asks for are not decoded; the next request may ask for them."""
+    for name in ("hmdb51/videos/wave/RATRACE*.avi", "odd_videos/*odd_height_and_width_mpeg2.mp4"):
+        path = next((shared / "data").glob(name))
+        with open_video(path, "av") as video:
+            last = video.duration_seconds - 0.05
+            times = [index * last / 47 for index in range(48)]
+            whole = video.frames_at(times)
+        with open_video(path, "av") as video:
+            pieces = [video.frames_at(times[first : first + 5]) for first in range(0, 48, 5)]
+            single = torch.cat([video.frames_at([time]) for time in times[::-1]])
+        assert torch.equal(torch.cat(pieces), whole)
+        assert torch.equal(single.flip(0), whole)
 
 
 def test_rotated_and_mirrored_files_are_set_upright(shared: Path) -> None:

@@ -195,7 +195,7 @@ class Reel:
         seconds = (stamp - self._origin_stamp) * self.stream.tick_seconds
         position = bisect.bisect_left(self.wanted, seconds)
         if position == len(self.wanted):
-            return False
+            return True  # the next request may begin here
         return self.wanted[position] < seconds + FRAME_PERIODS * self.period_seconds
 
     def _may_jump(self, seconds: float) -> bool:
