@@ -14,7 +14,7 @@ from pretrained_2d.randomness import seeded
 from videopipe.inflation.folded import FoldedNetwork
 from videopipe.inflation.new_head import with_new_head
 from videopipe.inflation.options import InflationOptions
-from videopipe.inflation.plan import InflationError, Plan, make_plan
+from videopipe.inflation.plan import InflationError, Plan, input_channels, make_plan
 from videopipe.inflation.proof import Proof, boring_video_test, still_images
 from videopipe.inflation.rebuild import VideoNetwork, can_rebuild, rebuild
 from videopipe.inflation.report import InflationReport, make_rows
@@ -89,6 +89,12 @@ def inflate_network(network: nn.Module, card: ModelCard, options: InflationOptio
     """The video network of a 2D network and its card; the 2D network stays as it is."""
     if can_rebuild(card, options):
         return rebuild(network, card, options)
+    channels, expected = input_channels(network), len(card.preprocessing.mean)
+    if channels != expected:
+        raise InflationError(
+            f"{card.architecture} takes images of {channels} channels, but the checkpoint's mean and "
+            f"std are for {expected}: adopt the weights with a matching mean and std"
+        )
     plan = make_plan(network, options, card.preprocessing.image_size)
     folded = FoldedNetwork(copy.deepcopy(network), plan).eval()
     names = {name: _display_name(name, plan) for name in folded.state_dict()}

@@ -194,11 +194,7 @@ class Compiled(nn.Module):
 
 @pytest.mark.parametrize(
     "method",
-    [
-        "s4nd",
-        pytest.param("s3d", marks=pytest.mark.slow),
-        pytest.param("i3d", marks=pytest.mark.slow),
-    ],
+    ["s3d", *(pytest.param(method, marks=pytest.mark.slow) for method in ("s4nd", "i3d"))],
 )
 def test_compiles_as_one_graph_and_trains(method: str) -> None:
     network = inflate(Compiled(), method=method, temporal_weights="channel", **SMALL).train()

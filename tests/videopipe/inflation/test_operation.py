@@ -188,6 +188,13 @@ def test_bad_folders_write_nothing(resnet: Path, tmp_path: Path) -> None:
     assert not out.exists()
 
 
+def test_wrong_number_of_input_channels(tmp_path: Path) -> None:
+    grey = checkpoint(tmp_path / "grey", "timm/test_resnet", in_chans=1)
+    with pytest.raises(InflationError, match="takes images of 1 channels, but .* are for 3"):
+        inflate_checkpoint(grey, tmp_path / "out", options())
+    assert not (tmp_path / "out").exists()
+
+
 def test_damaged_inflation_in_a_card_is_named(resnet: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     inflate_checkpoint(resnet, out, options())
