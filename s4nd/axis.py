@@ -164,7 +164,7 @@ class AxisStateSpace(nn.Module):
         return low_rank_kernel(dt, a, b, c, p, length=length, period=period).to(dtype)
 
     def _tile(self, x: Tensor) -> Tensor:
-        """(S, ...) -> (H, ...): channel h gets copy h mod S. A single copy is left to broadcasting."""
+        """(S, ...) -> (H, ...): channel h gets copy h mod S; a single copy is left to broadcast."""
         if self.config.copies == 1:
             return x
         return x.repeat(self.channels // len(x), *[1] * (x.dim() - 1))

@@ -50,7 +50,8 @@ def legs(state: int, copy: int = 0) -> StateSpace:
     skew = a + p[:, None] * p[None, :] + 0.5 * torch.eye(state, dtype=torch.float64, device=CPU)
     eigenvalues, vectors = torch.linalg.eigh(-1j * skew)  # skew = i * Hermitian
     half = slice(0, state // 2)  # ascending, so the first half has Im a < 0
-    # The phase of an eigenvector is free: we make its first entry real, so that B is the same everywhere.
+    # The phase of an eigenvector is free: we make its first entry real, so that B is the same
+    # everywhere.
     vectors = vectors[:, half] * torch.exp(-1j * vectors[0, half].angle())
     b = vectors.mH @ q.to(vectors.dtype)
     b = _complex(b.real, b.imag.clamp(-2, 2))  # the largest would drown the others
@@ -59,7 +60,7 @@ def legs(state: int, copy: int = 0) -> StateSpace:
 
 
 def fourier(state: int, copy: int = 0) -> StateSpace:
-    """Truncated Fourier functions on a window of length 2 (in units of the step: 2 / dt samples)."""
+    """Truncated Fourier functions on a window of length 2, which is 2 / step samples."""
     del copy
     n = _numbers(state // 2).flip(0)
     b = _complex(torch.where(n > 0, 1.0, math.sqrt(0.5)), torch.zeros_like(n))
@@ -84,7 +85,8 @@ def _random(frequencies: Tensor) -> StateSpace:
 
 def _diagonal(a: Tensor) -> StateSpace:
     one = torch.ones_like(a)
-    # Among plain exponentials the slowest is the first basis function; halved, as its pair adds to it.
+    # Among plain exponentials the slowest is the first basis function; halved, as its pair adds to
+    # it.
     first = torch.zeros_like(a)
     first[a.abs().argmin()] = 0.5
     return StateSpace(a, one, a.new_zeros(0, len(a)), first)

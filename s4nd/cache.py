@@ -24,14 +24,14 @@ class KernelCache:
     def get(
         self, key: Hashable, spaces: Sequence[AxisStateSpace], make: Callable[[], list[Tensor]]
     ) -> list[Tensor]:
-        """The tensors of this key, made again if a parameter changed; never while gradients flow."""
+        """The tensors of this key, made again if a parameter changed or gradients are recorded."""
         if torch.is_grad_enabled() or torch.compiler.is_compiling():
             return make()
         parameters = [p for space in spaces for p in space.parameters()]
         if any(p.is_inference() for p in parameters):
             return make()  # nothing counts the changes of such tensors
-        # In-place changes raise the version, `load_state_dict(assign=True)` gives other tensors (they
-        # are kept, so an id is not used again), and `.to()` is counted by the axis.
+        # In-place changes raise the version, `load_state_dict(assign=True)` gives other tensors
+        # (they are kept, so an id is not used again), and `.to()` is counted by the axis.
         state: list[object] = [(id(p), p, p._version) for p in parameters]
         state += [(space.conversions, space.bandlimit) for space in spaces]
         found = self._entries.get(key)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn import functional
 
 from s4nd.products import SeparableProduct
 
@@ -29,7 +29,7 @@ class Mixing(NamedTuple):
 def lag_window(taps: Tensor, size: int) -> Tensor:
     """Taps for exactly the lags -(size - 1) ... size - 1 that a signal of `size` samples meets."""
     missing = size - taps.shape[-1] // 2  # at least 0: kernels are never longer than the signal
-    return F.pad(taps, (missing - 1, missing))
+    return functional.pad(taps, (missing - 1, missing))
 
 
 def toeplitz(taps: Tensor, size: int) -> Tensor:
@@ -39,7 +39,7 @@ def toeplitz(taps: Tensor, size: int) -> Tensor:
     entries and reading it back with a row length of 2 size - 1 shifts it, and the gradient of that
     is a sum over rows: no gather, no scatter.
     """
-    row = F.pad(lag_window(taps, size).flip(-1), (0, 1))  # (..., 2 size)
+    row = functional.pad(lag_window(taps, size).flip(-1), (0, 1))  # (..., 2 size)
     tiled = row.unsqueeze(-2).expand(*row.shape[:-1], size, 2 * size).flatten(-2)
     start, count = size - 1, size * (2 * size - 1)
     shifted = tiled.narrow(-1, start, count).reshape(*row.shape[:-1], size, 2 * size - 1)
@@ -145,7 +145,7 @@ def _only(axis: int, count: int) -> list[int]:
 def _circular(taps: Tensor, size: int) -> Tensor:
     """Lag l at index l mod size."""
     half = taps.shape[-1] // 2
-    return F.pad(taps, (0, size - 2 * half)).roll(-half, -1)
+    return functional.pad(taps, (0, size - 2 * half)).roll(-half, -1)
 
 
 def _fast_length(minimum: int) -> int:

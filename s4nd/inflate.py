@@ -10,7 +10,8 @@ from s4nd.layer import S4ND
 
 @torch.no_grad()
 def inflate(layer: S4ND, axis: AxisConfig, *, position: int = 0) -> S4ND:
-    """A layer with `axis` inserted before axis `position`; all others keep their weights bit for bit.
+    """A layer with `axis` inserted before axis `position`; all others keep their weights bit for
+    bit.
 
     With `start="identity"` on the new axis the result equals the given layer on every slice.
     """

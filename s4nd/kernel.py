@@ -1,6 +1,7 @@
 """Sampling the kernel K(t) = C exp(t A) B of one axis whose A is diagonal, in real arithmetic.
 
-Letters: H channels, n conjugate pairs, K kernels per channel. Complex parameters are (..., 2) = real, imaginary; complex intermediates are tuples (real, imaginary).
+Letters: H channels, n conjugate pairs, K kernels per channel. Complex parameters are (..., 2) =
+real, imaginary; complex intermediates are tuples (real, imaginary).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def _divide(x: Complex, y: Complex) -> Complex:
 
 
 def bandlimit_mask(base_dt: Tensor, a: Tensor, bandlimit: float) -> Tensor:
-    """1 for basis functions of less than bandlimit / 2 cycles per base sample, else 0: (H, n, 1)."""
+    """1 for functions of less than bandlimit / 2 cycles per base sample, else 0: (H, n, 1)."""
     frequency = base_dt * a[..., 1].abs() / (2 * math.pi)  # (H, n)
     return (frequency < bandlimit / 2).to(a.dtype)[..., None]
 

@@ -92,8 +92,9 @@ class S4ND(nn.Module):
     def kernel(self, shape: Sequence[int], rate: Rate = 1.0) -> Tensor:
         """The N-D kernel a signal with these axes is convolved with, without the skip D.
 
-        (multiplier * channels, *lags), or (out_channels, channels, *lags) for a dense layer. An axis
-        of n samples has the lags -(n - 1) ... n - 1, lag 0 in the middle; a one-sided axis 0 ... n - 1.
+        (multiplier * channels, *lags), or (out_channels, channels, *lags) for a dense layer. An
+        axis of n samples has the lags -(n - 1) ... n - 1, lag 0 in the middle; a one-sided axis
+        0 ... n - 1.
         """
         sizes = tuple(int(n) for n in shape)
         self._check_sizes(sizes, f"shape {sizes}")
@@ -141,11 +142,13 @@ class S4ND(nn.Module):
             raise TypeError(f"S4ND expects a real floating point signal, got {signal.dtype}")
         if len(shape) != 2 + len(self.axes):
             raise ValueError(
-                f"S4ND expects (batch, channels, {len(self.axes)} axes), got a signal of shape {shape}"
+                f"S4ND expects (batch, channels, {len(self.axes)} axes), "
+                f"got a signal of shape {shape}"
             )
         if shape[1] != self.channels:
             raise ValueError(
-                f"S4ND expects {self.channels} channels, got {shape[1]} in a signal of shape {shape}"
+                f"S4ND expects {self.channels} channels, "
+                f"got {shape[1]} in a signal of shape {shape}"
             )
         self._check_sizes(shape[2:], f"a signal of shape {shape}")
 
@@ -204,7 +207,7 @@ class S4ND(nn.Module):
 
 
 def state_space_parameters(module: nn.Module) -> list[nn.Parameter]:
-    """Step, A, B and P of every S4ND inside: they get their own learning rate and no weight decay."""
+    """Step, A, B and P of every S4ND inside: for their own learning rate and no weight decay."""
     found: list[nn.Parameter] = []
     for space in module.modules():
         if isinstance(space, AxisStateSpace):

@@ -6,9 +6,9 @@ Poles can lie within 1e-4 of the imaginary axis, where the low-rank correction c
 
 On the roots of unity w of order `period`, the sum over l of k[l] w^l is c (I - w A)^-1 B, because c
 already contains the factor (I - A^period). With w = exp(-i t), s = sin(t/2), k = cos(t/2), y = dt/2
-it equals exp(i t/2) y c [i s - k y M]^-1 b: finite at every t. The diagonal part of the inverse is a
-sum over pole pairs, the low-rank part follows by Woodbury, one column of P at a time, and the inverse
-transform is a matrix product.
+it equals exp(i t/2) y c [i s - k y M]^-1 b: finite at every t. The diagonal part of the inverse is
+a sum over pole pairs, the low-rank part follows by Woodbury, one column of P at a time, and the
+inverse transform is a matrix product.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def low_rank_kernel(
 ) -> Tensor:
     """c (I - A^period)^-1 A^l B of the bilinear system: (K, H, length).
 
-    dt (H, 1), a and b (H or 1, n, 2), c (K, H, n, 2), p (R, H or 1, n, 2); pairs are real, imaginary.
+    dt (H, 1), a and b (H or 1, n, 2), c (K, H, n, 2), p (R, H or 1, n, 2); pairs are real,
+    imaginary.
     """
     if length > period:
         raise ValueError(
@@ -51,7 +52,7 @@ def low_rank_kernel(
 
 
 class Grid:
-    """Constants of the frequencies t = 2 pi / period, ..., pi; the zero frequency goes its own way."""
+    """Constants of the frequencies t = 2 pi / period, ..., pi; zero goes its own way."""
 
     def __init__(self, period: int, length: int, device: torch.device) -> None:
         index = torch.arange(1, period // 2 + 1, dtype=torch.float64, device=device)
@@ -76,13 +77,14 @@ def _pair_weights(a: Tensor, right: Tensor) -> Tensor:
 def _pair_residues(left: Tensor, weights: Tensor) -> Tensor:
     """2 Re(w) and 2 Re(w conj a) for w = left * right, right in (b, p): (H, K, 1 + R, 2, n).
 
-    With them w / (i s - k x) + conj(w) / (i s - k conj x) is (2 Re(w) i s - 2 Re(w conj a) k y) over
-    k^2 |x|^2 - s^2 - 2 i s k Re x. left (H, K, n, 2).
+    With them w / (i s - k x) + conj(w) / (i s - k conj x) is (2 Re(w) i s - 2 Re(w conj a) k y)
+    over k^2 |x|^2 - s^2 - 2 i s k Re x. left (H, K, n, 2).
     """
     if weights.shape[1] > 1:
         re, im = left[:, :, None, None].unbind(-1)  # (H, K, 1, 1, n)
         return re * weights[0][:, None] + im * weights[1][:, None]
-    # One state space for all channels: a product with a sparse matrix is fastest in both directions.
+    # One state space for all channels: a product with a sparse matrix is fastest in both
+    # directions.
     pairs = weights.shape[-1]
     matrix = torch.diag_embed(weights[:, 0]).permute(3, 0, 1, 2, 4).reshape(2 * pairs, -1)
     rows = left.reshape(-1, 2 * pairs) @ matrix

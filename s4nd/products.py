@@ -1,8 +1,9 @@
 """The products of a depthwise layer of rank one, with their gradient written out.
 
 It computes what the general code of `s4nd.conv` does (a test holds them together) with as few large
-tensors as possible: the skip is written where the last product adds to it, the gradient of the signal
-where the incoming gradient lay. On a CPU, touching fresh memory costs as much as the arithmetic.
+tensors as possible: the skip is written where the last product adds to it, the gradient of the
+signal where the incoming gradient lay. On a CPU, touching fresh memory costs as much as the
+arithmetic.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class SeparableProduct(torch.autograd.Function):
         base, skip, *rest = ctx.saved_tensors
         inputs, (*left, right) = rest[: len(rest) // 2], rest[len(rest) // 2 :]
         source = base.dim() - 3
-        # It is overwritten below, so it must be ours; a gradient in another layout is copied anyway.
+        # It is overwritten below, so it must be ours; a gradient in another layout is copied
+        # anyway.
         grad = grad.clone() if grad.is_contiguous() else grad.contiguous()
         g_skip = torch.bmm(grad.flatten(1)[:, None], base.reshape(len(base), -1, 1)).flatten()
         g_matrices, g = [], grad

@@ -1,8 +1,9 @@
 """The spectrum of a diagonal-plus-rank-one kernel, with its gradient written out.
 
-It computes what `s4nd.low_rank._spectrum` does (a test holds them together) in a fraction of the time:
-the poles, by far the largest tensors of a kernel, are worked on in place and only they are kept, and
-every tensor has a long contiguous dimension last, channels for the small ones, pairs for the poles.
+It computes what `s4nd.low_rank._spectrum` does (a test holds them together) in a fraction of the
+time: the poles, by far the largest tensors of a kernel, are worked on in place and only they are
+kept, and every tensor has a long contiguous dimension last, channels for the small ones, pairs for
+the poles.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 class RankOneKernel(torch.autograd.Function):
     """(y, |x|^2, Re x, rows, rows_p) -> spectrum (K, 2F, H).
 
-    y (H, 1), |x|^2 and Re x (H, n); rows (H, K, 2, 2, n) and rows_p (H or 1, 1, 2, 2, n): residues of
-    each kernel, and of P, against b and against p, two numbers per pair.
+    y (H, 1), |x|^2 and Re x (H, n); rows (H, K, 2, 2, n) and rows_p (H or 1, 1, 2, 2, n): residues
+    of each kernel, and of P, against b and against p, two numbers per pair.
     """
 
     @staticmethod

@@ -1,7 +1,8 @@
 """Layers saved by the public S4 v4 code.
 
-Its state dict has, per axis i, `kernel.<i>.inv_dt` (H, 1), `A_real` and `A_imag` (S, n), `B` (1, S, n, 2),
-`C` (kernels, H, n, 2), and for low-rank state spaces `P` (R, S, n, 2) and `l_kernel`; and a skip `D`.
+Its state dict has, per axis i, `kernel.<i>.inv_dt` (H, 1), `A_real` and `A_imag` (S, n), `B`
+(1, S, n, 2), `C` (kernels, H, n, 2), and for low-rank state spaces `P` (R, S, n, 2) and `l_kernel`;
+and a skip `D`.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ def from_reference(
     if kernels != expected:
         raise ValueError(
             f"C has {kernels} kernels per channel, but bidirectional={bidirectional}, rank={rank}, "
-            f"out_channels={out_channels} and a skip of {tuple(state_dict['D'].shape)} make {expected}"
+            f"out_channels={out_channels} and a skip of {tuple(state_dict['D'].shape)} "
+            f"make {expected}"
         )
     layer = S4ND(channels, configs, rank=rank, out_channels=out_channels, multiplier=multiplier)
     layer = layer.to(axes_found[0]["C"].dtype)
@@ -89,7 +91,7 @@ def _axes_of(state_dict: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
             axes.setdefault(int(parts[1]), {})[parts[2]] = value
     if not axes or sorted(axes) != list(range(len(axes))):
         raise ValueError(
-            "not the state dict of a reference S4ND: expected kernel.0.inv_dt, kernel.0.A_real, ..., "
+            "not the state dict of a reference S4ND: expected kernel.0.inv_dt, kernel.0.A_real, "
             f"got {', '.join(list(state_dict)[:6])}"
         )
     return [axes[index] for index in sorted(axes)]

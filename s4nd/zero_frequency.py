@@ -1,8 +1,10 @@
-"""The zero frequency of a low-rank kernel: the sum of all its samples, -c M^-1 b, M = diag(a) - P P^H.
+"""The zero frequency of a low-rank kernel: the sum of all its samples, -c M^-1 b, M = diag(a) - P
+P^H.
 
-A Fourier basis has a pole almost at the origin. Summing over poles there cancels terms of size 1 / |a|,
-and its gradient terms of size 1 / |a|^2; so the smallest pole is solved for together with the low-rank
-feedback, which is well conditioned. The step cancels: this frequency is the same at every rate.
+A Fourier basis has a pole almost at the origin. Summing over poles there cancels terms of size 1 /
+|a|, and its gradient terms of size 1 / |a|^2; so the smallest pole is solved for together with the
+low-rank feedback, which is well conditioned. The step cancels: this frequency is the same at every
+rate.
 """
 
 from __future__ import annotations

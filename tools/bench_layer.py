@@ -1,13 +1,13 @@
 """How fast the S4ND layer is: against the FFT, against convolutions, and inside a whole network.
 
     python tools/bench_layer.py                        the table of layers
-    python tools/bench_layer.py --network              a training step of S4ND-ConvNeXt-T against ConvNeXt-T
+    python tools/bench_layer.py --network              a training step of (S4ND-)ConvNeXt-T
     python tools/bench_layer.py --crossover            where the FFT overtakes matrix products
     python tools/bench_layer.py --profile              where the time of a layer goes
     python tools/bench_layer.py --json results.json    the same numbers for a machine
 
-Every number is forward + backward with kernel generation included. The candidates of a row take turns,
-and the fastest of `--rounds` turns counts, so that a disturbance by other programs does not decide.
+Every number is forward + backward with kernel generation included. The candidates of a row take
+turns and the fastest of `--rounds` turns counts, so that other programs do not decide.
 """
 
 from __future__ import annotations
@@ -116,15 +116,17 @@ def print_memory_of(engine: str, shape: tuple[int, ...]) -> None:
 
 def print_layers(rows: list[dict[str, object]]) -> None:
     print(
-        f"{'shape':>20} {'matmul':>9} {'fft':>9} {'conv':>9}  {'vs fft':>7} {'of conv':>8} {'memory of fft':>14}"
+        f"{'shape':>20} {'matmul':>9} {'fft':>9} {'conv':>9}"
+        f"  {'vs fft':>7} {'of conv':>8} {'memory of fft':>14}"
     )
     for row in rows:
         times = dict(row["milliseconds"])  # type: ignore[call-overload]
         convolution = min(ms for name, ms in times.items() if name.startswith("convolution"))
         shape = "x".join(map(str, row["shape"]))  # type: ignore[call-overload]
         print(
-            f"{shape:>20} {times['matmul']:>6.1f} ms {times['fft']:>6.1f} ms {convolution:>6.1f} ms"
-            f"  {row['faster_than_fft']:>6}x {row['of_convolution']:>7}x {row['memory_of_fft']:>13}x"
+            f"{shape:>20} {times['matmul']:>6.1f} ms {times['fft']:>6.1f} ms"
+            f" {convolution:>6.1f} ms  {row['faster_than_fft']:>6}x"
+            f" {row['of_convolution']:>7}x {row['memory_of_fft']:>13}x"
         )
 
 
@@ -141,8 +143,8 @@ def bench_crossover(rounds: int) -> list[dict[str, object]]:
             loss = times[chosen] / times[faster]
             name = "x".join(map(str, shape))
             print(
-                f"{name:>20} rank {rank}: matmul {times['matmul']:8.1f} ms, fft {times['fft']:8.1f} ms,"
-                f" auto {chosen} ({loss:.2f}x of the faster)",
+                f"{name:>20} rank {rank}: matmul {times['matmul']:8.1f} ms,"
+                f" fft {times['fft']:8.1f} ms, auto {chosen} ({loss:.2f}x of the faster)",
                 flush=True,
             )
     return rows
@@ -184,8 +186,9 @@ def bench_network(rounds: int, batch: int = 8, size: int = 224) -> dict[str, obj
     times = take_turns(steps, max(rounds // 4, 4))
     ratio, share = times["s4nd"] / times["conv"], times["kernels"] / times["s4nd"]
     print(
-        f"training step, batch {batch}, {size} px: S4ND-ConvNeXt-T {times['s4nd']:.0f} ms, ConvNeXt-T "
-        f"{times['conv']:.0f} ms, ratio {ratio:.2f}; kernel generation {times['kernels']:.0f} ms ({share:.0%})"
+        f"training step, batch {batch}, {size} px: S4ND-ConvNeXt-T {times['s4nd']:.0f} ms, "
+        f"ConvNeXt-T {times['conv']:.0f} ms, ratio {ratio:.2f}; "
+        f"kernel generation {times['kernels']:.0f} ms ({share:.0%})"
     )
     return {"milliseconds": times, "ratio": ratio, "kernel_share": share}
 

@@ -91,7 +91,7 @@ def test_a_longer_period_gives_the_same_kernel():
 
 
 def test_real_poles_on_the_frequency_grid(dense):
-    """A pole at the origin meets the zero frequency of the grid: the hardest cancellation there is."""
+    """A pole at the origin meets the zero frequency of the grid: the hardest cancellation."""
     space = axis("fourier", length=12)
     with torch.no_grad():
         space.A_real.fill_(-14.0)  # Re a = -8e-7

@@ -70,7 +70,7 @@ def test_every_parameter_gets_a_finite_gradient(basis, options):
 
 @pytest.mark.parametrize("basis", ["fourier", "diag-lin"])
 def test_finer_sampling_at_half_the_rate_approaches_the_coarse_output(basis):
-    """A smooth signal on a grid twice as fine, at rate 1/2: the same output at the shared points."""
+    """A smooth signal on a twice finer grid, at rate 1/2: the same output at shared points."""
     differences = []
     for size in (32, 64):
         torch.manual_seed(0)

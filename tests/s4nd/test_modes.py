@@ -70,7 +70,7 @@ def test_half_precision_in_eval_uses_the_cache(dense):
     ],
 )
 def test_compiles_without_a_graph_break(dense, options):
-    """`aot_eager` traces forward and backward completely and leaves out only the code generation."""
+    """`aot_eager` traces forward and backward completely, leaving out only code generation."""
     torch._dynamo.reset()
     layer, signal = layer_of(**options), torch.randn(2, 4, 6, 5, requires_grad=True)
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")

@@ -119,8 +119,9 @@ def test_gradients(dense, case, engine):
                 assert not ours.abs().max()  # P of a diagonal start has no gradient
                 continue
             if case.options["init"] == "fourier":
-                # The dump is in single precision, which loses the gradient at the pole nearest to the
-                # origin; `test_gradient_at_the_pole_at_the_origin` compares that one in float64.
+                # The dump is in single precision, which loses the gradient at the pole nearest to
+                # the origin; `test_gradient_at_the_pole_at_the_origin` compares that one in
+                # float64.
                 kept = slice(0, -1) if name in ("A_imag", "A_real") else slice(None)
                 ours, theirs = ours[..., kept], theirs[..., kept]
             tolerance = 5e-3 if case.options["init"] == "fourier" else 1e-3
@@ -182,7 +183,7 @@ def test_wrong_state_dicts_are_named(shared):
     case = Case(shared / "oracle/d2_dplr_legs_bi.npz")
     with pytest.raises(ValueError, match="has 2 axes, got size"):
         case.layer(size=[9])
-    with pytest.raises(ValueError, match="C has 2 kernels per channel, but .* make 1"):
+    with pytest.raises(ValueError, match=r"C has 2 kernels per channel, but .* make 1"):
         case.layer(bidirectional=False)
     with pytest.raises(ValueError, match="not the state dict of a reference S4ND"):
         from_reference({"weight": torch.zeros(2)}, size=9)
