@@ -115,7 +115,7 @@ def test_the_head_classifies_what_embed_gives(architecture, options, size) -> No
 )
 def test_full_size_forward_and_backward(name: str, ndim: int) -> None:
     network = build(name, ndim=ndim).train()
-    pixels = 224 if name == "vit_base" else 64
+    pixels = {"vit_base": 224, "isotropic": 16}.get(name, 64)
     size = (8, pixels, pixels)[3 - ndim :]
     network(torch.randn(2, 3, *size)).square().sum().backward()
     assert all(torch.isfinite(p.grad).all() for p in network.parameters())
