@@ -7,7 +7,6 @@ channel h under kernel (m, h); dense, it is the number of output channels, summe
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from s4nd.products import SeparableProduct
+from s4nd.products import SeparableProduct, ShiftedRows
 
 
 class Mixing(NamedTuple):
@@ -33,17 +32,11 @@ def lag_window(taps: Tensor, size: int) -> Tensor:
 
 
 def toeplitz(taps: Tensor, size: int) -> Tensor:
-    """T[i, j] = tap of lag i - j: (..., size, size).
-
-    Rows of a Toeplitz matrix are one row shifted by one each time. Repeating a row of 2 size
-    entries and reading it back with a row length of 2 size - 1 shifts it, and the gradient of that
-    is a sum over rows: no gather, no scatter.
-    """
-    row = functional.pad(lag_window(taps, size).flip(-1), (0, 1))  # (..., 2 size)
-    tiled = row.unsqueeze(-2).expand(*row.shape[:-1], size, 2 * size).flatten(-2)
-    start, count = size - 1, size * (2 * size - 1)
-    shifted = tiled.narrow(-1, start, count).reshape(*row.shape[:-1], size, 2 * size - 1)
-    return shifted[..., :size]
+    """T[i, j] = tap of lag i - j: (..., size, size)."""
+    row = lag_window(taps, size).flip(-1)  # lags size - 1 ... -(size - 1)
+    if torch.compiler.is_compiling():
+        return row.unfold(-1, size, 1).flip(-2)
+    return ShiftedRows.apply(row)
 
 
 def convolve_matmul(
@@ -169,8 +162,3 @@ def separable_kernel(taps: Sequence[Tensor], mixing: Mixing) -> Tensor:
     spec = ",".join(f"rgz{axis}" for axis in letters) + f"->gz{letters}"
     factors = [t.reshape(mixing.rank, mixing.groups, *t.shape[1:]) for t in taps]
     return torch.einsum(spec, *factors)
-
-
-def prefers_matmul(sizes: Sequence[int], rank: int) -> bool:
-    """Whether matrix products are expected to beat the FFT on this shape."""
-    return rank * sum(sizes) < 64 * sum(math.log2(2 * n) for n in sizes)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from s4nd import conv
 from s4nd.axis import AxisConfig, AxisStateSpace, check_bandlimit
 from s4nd.cache import KernelCache
+from s4nd.crossover import prefers_matmul
 
 Engine = Literal["auto", "matmul", "fft"]
 Rate = float | Sequence[float]
@@ -79,7 +80,7 @@ class S4ND(nn.Module):
         if torch.is_autocast_enabled(signal.device.type):
             dtype = torch.get_autocast_dtype(signal.device.type)
         shape = tuple(signal.shape[2:])
-        engine = self.choose_engine(shape)
+        engine = self.choose_engine(shape, rates)
         operators = self._operators(shape, rates, engine)
         if engine == "matmul":
             operators = [matrix.to(dtype) for matrix in operators]
@@ -158,23 +159,27 @@ class S4ND(nn.Module):
         if min(sizes) < 1:
             raise ValueError(f"S4ND cannot convolve an empty axis, got {what}")
 
-    def choose_engine(self, shape: Sequence[int]) -> Engine:
-        """The engine that a signal with these axes goes through."""
+    def choose_engine(self, shape: Sequence[int], rate: Rate = 1.0) -> Engine:
+        """The engine that a signal with these axes goes through: `auto` takes the cheaper one."""
         if self.engine != "auto":
             return self.engine
-        return "matmul" if conv.prefers_matmul(shape, self.rank) else "fft"
+        lengths = self._lengths(shape, self._rates(rate))
+        return "matmul" if prefers_matmul(shape, lengths, self.channels, self.mixing) else "fft"
+
+    def _lengths(self, shape: Sequence[int], rates: Sequence[float]) -> list[int]:
+        """Samples of the kernel of each axis: as many as the signal has, at most `size`."""
+        axes = zip(self.axes, shape, rates, strict=True)
+        return [min(size, max(round(axis.size / rate), 1)) for axis, size, rate in axes]
 
     def taps(self, shape: Sequence[int], rate: Rate = 1.0) -> list[Tensor]:
         """The 1D kernels of a signal with these axes: (rank * outputs, channels, 2 L) each.
 
         L is the length of the kernel in samples; lag 0 is at index L.
         """
-        taps = []
-        for space, size, r in zip(self._spaces(), shape, self._rates(rate), strict=True):
-            length = min(size, max(round(space.config.size / r), 1))
-            with torch.autocast(space.C.device.type, enabled=False):
-                taps.append(space.taps(length, r))
-        return taps
+        rates = self._rates(rate)
+        calls = zip(self._spaces(), self._lengths(shape, rates), rates, strict=True)
+        with torch.autocast(self.D.device.type, enabled=False):
+            return [space.taps(length, each) for space, length, each in calls]
 
     def _operators(
         self, shape: tuple[int, ...], rates: tuple[float, ...], engine: Engine

@@ -72,3 +72,23 @@ class SeparableProduct(torch.autograd.Function):
 
 def _per_channel(skip: Tensor, dims: int) -> Tensor:
     return skip.view(-1, *[1] * (dims - 1))
+
+
+class ShiftedRows(torch.autograd.Function):
+    """row (..., 2 n - 1) -> matrix (..., n, n) of its windows, the last one first."""
+
+    @staticmethod
+    def forward(ctx: Any, row: Tensor) -> Tensor:  # noqa: ARG004
+        """Overlapping windows are a view; reversing them is the one copy."""
+        size = (row.shape[-1] + 1) // 2
+        return row.unfold(-1, size, 1).flip(-2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # noqa: ARG004
+        """Sum over diagonals: rows of 2 n entries, read 2 n - 1 at a time, are sheared."""
+        size = grad.shape[-1]
+        padded = grad.new_zeros(*grad.shape[:-1], 2 * size)
+        padded[..., :size] = grad.flip(-2)
+        sheared = padded.flatten(-2)[..., : size * (2 * size - 1)]
+        return sheared.reshape(*grad.shape[:-1], 2 * size - 1).sum(-2)

@@ -28,9 +28,9 @@ from torch import Tensor, nn
 from s4nd import S4ND, AxisConfig
 
 SHAPES = [(8, 96, 56, 56), (8, 192, 28, 28), (8, 384, 14, 14), (8, 768, 7, 7), (1, 96, 15, 56, 56)]
-CROSSOVER_1D = [(8, 64, n) for n in (64, 256, 512, 1024, 2048, 4096)]
-CROSSOVER_2D = [(2, 32, n, n) for n in (32, 64, 128, 224, 384)]
-CROSSOVER_3D = [(1, 16, n, n, n) for n in (16, 32, 64)]
+CROSSOVER_1D = [(64, 32, n) for n in (16, 64, 128, 256, 512, 1024)]
+CROSSOVER_2D = [(2, 16, n, n) for n in (32, 64, 128, 256, 512)]
+CROSSOVER_3D = [(1, 8, n, n, n) for n in (16, 32, 48)]
 
 
 def layer_for(shape: tuple[int, ...], engine: str, rank: int = 1) -> S4ND:
