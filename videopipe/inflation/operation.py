@@ -92,8 +92,8 @@ def inflate_network(network: nn.Module, card: ModelCard, options: InflationOptio
     channels, expected = input_channels(network), len(card.preprocessing.mean)
     if channels != expected:
         raise InflationError(
-            f"{card.architecture} takes images of {channels} channels, but the checkpoint's mean and "
-            f"std are for {expected}: adopt the weights with a matching mean and std"
+            f"{card.architecture} takes images of {channels} channels, but the checkpoint's mean "
+            f"and std are for {expected}: adopt the weights with a matching mean and std"
         )
     plan = make_plan(network, options, card.preprocessing.image_size)
     folded = FoldedNetwork(copy.deepcopy(network), plan).eval()

@@ -190,7 +190,7 @@ def test_bad_folders_write_nothing(resnet: Path, tmp_path: Path) -> None:
 
 def test_wrong_number_of_input_channels(tmp_path: Path) -> None:
     grey = checkpoint(tmp_path / "grey", "timm/test_resnet", in_chans=1)
-    with pytest.raises(InflationError, match="takes images of 1 channels, but .* are for 3"):
+    with pytest.raises(InflationError, match=r"takes images of 1 channels, but .* are for 3"):
         inflate_checkpoint(grey, tmp_path / "out", options())
     assert not (tmp_path / "out").exists()
 
