@@ -4,8 +4,11 @@ import struct
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torchvision.transforms.v2 import functional as transforms
+
+Pixels = NDArray[np.uint8]
 
 
 def scaled_size(height: int, width: int, short_side: int | None) -> tuple[int, int]:
@@ -54,7 +57,8 @@ def upright(frames: Tensor, turns: int, mirrored: bool) -> Tensor:
     return torch.rot90(frames, turns, (-2, -1)) if turns else frames
 
 
-def rows_of(plane: "np.ndarray[tuple[int], np.dtype[np.uint8]]", height: int, width: int) -> Tensor:
+def rows_of(plane: Pixels, height: int, width: int) -> Pixels:
     """Packed RGB rows, padded at their ends, as (height, width, channels) without a copy."""
-    padded = plane[: height * (plane.size // height)].reshape(height, -1)
-    return torch.from_numpy(padded[:, : width * 3]).view(height, width, 3)
+    line_bytes = plane.size // height
+    rows = plane[: height * line_bytes].reshape(height, line_bytes)
+    return rows[:, : width * 3].reshape(height, width, 3)

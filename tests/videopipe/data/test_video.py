@@ -203,6 +203,16 @@ def test_sparse_access_decodes_little(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(fed) < 60
 
 
+def test_decoding_and_scaling_start_no_threads(tmp_path: Path, tiny_video: Callable) -> None:
+    """Each worker has one core; and threads are gone after a fork, where waiting never ends."""
+    path = tiny_video(tmp_path / "a.mp4", height=128, width=128)
+    before = len(os.listdir("/proc/self/task"))
+    for short_side in (None, 64):
+        with open_video(path, "av", short_side) as video:
+            video.frames_at([0.0, 1.0])
+            assert len(os.listdir("/proc/self/task")) == before
+
+
 def test_shrinking_on_the_way(shared: Path) -> None:
     from torchvision.transforms.v2 import functional as transforms
 

@@ -1,5 +1,6 @@
 """Decoding with PyAV, the default: its FFmpeg comes with it."""
 
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from videopipe.data.decoder import (
     VideoInfo,
     check_clip_size,
 )
-from videopipe.data.picture import rows_of, scaled_size, turns_and_mirror, upright
+from videopipe.data.picture import Pixels, rows_of, scaled_size, turns_and_mirror, upright
 from videopipe.errors import DecodeError
 
 PLAIN = Interpolation.BILINEAR
@@ -27,6 +28,20 @@ PLAIN = Interpolation.BILINEAR
 EXACT_SCALING = Interpolation(
     Interpolation.BILINEAR | Interpolation.ACCURATE_RND | Interpolation.FULL_CHR_H_INT
 )
+
+# Newer versions scale with as many threads as there are cores, which gains nothing here and hangs
+# in a forked process, where the threads are gone. Older ones have no such argument.
+ONE_THREAD: dict[str, Any] = (
+    {"threads": 1} if "threads" in (VideoReformatter.reformat.__doc__ or "") else {}
+)
+_kept = threading.local()
+
+
+def _reformatter() -> VideoReformatter:
+    """One per thread, kept from video to video: its tables take as long to make as ten frames."""
+    if not hasattr(_kept, "reformatter"):
+        _kept.reformatter = VideoReformatter()
+    return _kept.reformatter
 
 
 class PyavDecoder:
@@ -44,7 +59,6 @@ class PyavDecoder:
         matrix = first.side_data.get("DISPLAYMATRIX")
         self._turns, self._mirrored = turns_and_mirror(bytes(matrix)) if matrix else (0, False)
         self._size = scaled_size(first.height, first.width, short_side)
-        self._reformatter = VideoReformatter()
         self._may_skip = True
 
     @property
@@ -70,13 +84,14 @@ class PyavDecoder:
         return found
 
     def close(self) -> None:
+        self.reel.stop()
         self._stream.close()
 
     def frames_at(self, times_seconds: Sequence[float]) -> Tensor:
         check_clip_size(self.path, len(times_seconds), *self._size)
         order = sorted(range(len(times_seconds)), key=times_seconds.__getitem__)
         wanted = [max(times_seconds[position], 0.0) + TOLERANCE_SECONDS for position in order]
-        frames = torch.empty((len(order), *self._size, 3), dtype=torch.uint8)
+        frames = np.empty((len(order), *self._size, 3), np.uint8)
         clock = None
         while clock != self.reel.clock:  # it may turn out to be wrong on the way
             clock = self.reel.clock
@@ -85,21 +100,22 @@ class PyavDecoder:
                 self.reel.restart()
             if not self._may_skip:
                 self._fill(frames, order, wanted, skip=False)
-        return upright(frames.permute(0, 3, 1, 2), self._turns, self._mirrored)
+        pixels = torch.from_numpy(frames).permute(0, 3, 1, 2)
+        return upright(pixels, self._turns, self._mirrored)
 
-    def pictures(self) -> Iterator[tuple[float, "np.ndarray[Any, np.dtype[np.uint8]]"]]:
+    def pictures(self) -> Iterator[tuple[float, Pixels]]:
         """Every frame of the video in order: when it begins, and (height, width, channels)."""
         self.reel.walk()  # which settles the clock
         self.reel.restart()
         shot: Shot | None = self.reel.shown
         while shot is not None:
-            picture = self._picture(shot.frame).permute(2, 0, 1)[None]
-            turned = upright(picture, self._turns, self._mirrored)[0]
+            picture = torch.from_numpy(self._picture(shot.frame).copy()).permute(2, 0, 1)
+            turned = upright(picture[None], self._turns, self._mirrored)[0]
             yield shot.seconds, turned.permute(1, 2, 0).numpy()
             shot = self.reel.advance()
 
     def _fill(
-        self, frames: Tensor, order: Sequence[int], wanted: list[float], *, skip: bool
+        self, frames: Pixels, order: Sequence[int], wanted: list[float], *, skip: bool
     ) -> bool:
         """Decode into `frames`; False when a frame that was left out turns out to be wanted."""
         self.reel.wanted = wanted if skip else []
@@ -131,12 +147,15 @@ class PyavDecoder:
                 f"frames after {seconds:.2f} s were asked for; it ends at {end_seconds:.2f} s",
             )
 
-    def _picture(self, frame: Any) -> Tensor:
+    def _picture(self, frame: Any) -> Pixels:
+        """(height, width, channels), for as long as nothing else is asked of the decoder."""
         height, width = self._size
         scaling = (height, width) != (frame.height, frame.width)
         flags = EXACT_SCALING if scaling else PLAIN
         try:
-            rgb = self._reformatter.reformat(frame, width, height, "rgb24", interpolation=flags)
+            rgb = _reformatter().reformat(
+                frame, width, height, "rgb24", interpolation=flags, **ONE_THREAD
+            )
         except (av.FFmpegError, ValueError) as error:
             kind = frame.format.name
             raise DecodeError(self.path, f"its pictures ({kind}) do not convert: {error}") from None

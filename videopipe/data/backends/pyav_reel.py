@@ -10,9 +10,9 @@ first of three clocks that runs forward in this file:
 """
 
 import bisect
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Generator
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
 
 from videopipe.data.backends.pyav_length import Length, measure
 from videopipe.data.backends.pyav_stream import PyavStream
@@ -31,8 +31,7 @@ class ClockStoppedError(Exception):
     """The times of this clock do not run forward in this file."""
 
 
-@dataclass(frozen=True)
-class Shot:
+class Shot(NamedTuple):
     """A decoded frame and when it begins to be shown."""
 
     seconds: float
@@ -83,6 +82,10 @@ class Reel:
         self._origin_stamp, frame = first
         self.shown = Shot(0.0, frame)
         self._following, self._ended = None, False
+
+    def stop(self) -> None:
+        """End decoding; without this the frames would wait for the garbage collector."""
+        self._frames.close()
 
     def go_to(self, seconds: float) -> Shot:
         """Show the last frame that begins at or before `seconds`."""
@@ -171,7 +174,7 @@ class Reel:
             return stamp * self.period_seconds
         return (stamp - self._origin_stamp) * self.stream.tick_seconds
 
-    def _stamped(self) -> Iterator[tuple[int, Any]]:
+    def _stamped(self) -> Generator[tuple[int, Any], None, None]:
         """Frames from here on with their stamps, which must grow."""
         last: int | None = None
         for number, frame in enumerate(self.stream.frames(self._is_wanted)):
