@@ -14,6 +14,7 @@ inverse transform is a matrix product.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -38,7 +39,7 @@ def low_rank_kernel(
     mean = zero_frequency(a, b, c, p)[..., None] / period  # (K, H, 1)
     if period == 1:
         return mean + 0 * dt  # the step has no influence, but a gradient
-    grid = Grid(period, length, dt.device)
+    grid = frequency_grid(period, length, dt.device)
     y = dt / 2  # (H, 1)
     x_re = y * a[..., 0]  # (H, n), x = y a
     x_squared = y * y * a.square().sum(-1)
@@ -63,6 +64,19 @@ class Grid:
         position = torch.arange(length, dtype=torch.float64, device=device) + 0.5
         phase = position[:, None] * t  # (L, F)
         self.inverse = torch.cat((weight * phase.cos(), -weight * phase.sin()), -1)  # (L, 2F)
+
+
+def frequency_grid(period: int, length: int, device: torch.device) -> Grid:
+    """The constants, kept from call to call unless the call is being traced."""
+    if torch.compiler.is_compiling():
+        return Grid(period, length, device)
+    return _kept_grid(period, length, device)
+
+
+@lru_cache(maxsize=128)
+def _kept_grid(period: int, length: int, device: torch.device) -> Grid:
+    with torch.inference_mode(False):  # training may use them after a prediction made them
+        return Grid(period, length, device)
 
 
 def _pair_weights(a: Tensor, right: Tensor) -> Tensor:
