@@ -206,11 +206,11 @@ def test_sparse_access_decodes_little(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_decoding_and_scaling_start_no_threads(tmp_path: Path, tiny_video: Callable) -> None:
     """Each worker has one core; and threads are gone after a fork, where waiting never ends."""
     path = tiny_video(tmp_path / "a.mp4", height=128, width=128)
-    before = len(os.listdir("/proc/self/task"))
+    before = len(list(Path("/proc/self/task").iterdir()))
     for short_side in (None, 64):
         with open_video(path, "av", short_side) as video:
             video.frames_at([0.0, 1.0])
-            assert len(os.listdir("/proc/self/task")) == before
+            assert len(list(Path("/proc/self/task").iterdir())) == before
 
 
 def test_shrinking_on_the_way(shared: Path) -> None:
