@@ -7,7 +7,7 @@ throughput  clips per second of the whole, against decoding alone and the model 
             network. The whole should reach 90 % of the slower part. The last column is processor
             time beyond that of the two parts; other load on the machine hardly changes it.
 loop        the whole, against a plain loop over pytorchvideo's loader and the same network.
-memory      of all processes, after a tenth of 5,000 videos and at the end.
+memory      of all processes, after a tenth of 5,000 small videos and at the end.
 start       seconds from the command to the first finished row.
 """
 
@@ -175,7 +175,20 @@ def plain_loop(files: list[Path], network: Any, card: Any) -> Iterator[Any]:
             yield network(card.preprocessing.normalize(clip[None]))
 
 
-def memory(files: list[Path], args: argparse.Namespace, folder: Path) -> None:
+def small_videos(folder: Path, count: int) -> list[Path]:
+    """Different films of a second; what leaks leaks per file, whatever its size."""
+    import numpy as np
+
+    from videopipe.data.writing import write_video
+
+    paths = [folder / f"small{number}.mp4" for number in range(count)]
+    for number, path in enumerate(paths):
+        pictures = np.random.default_rng(number).integers(0, 256, (15, 6, 8, 3), dtype=np.uint8)
+        write_video(path, pictures.repeat(8, 1).repeat(8, 2), frame_rate=15)
+    return paths
+
+
+def memory(_: list[Path], args: argparse.Namespace, folder: Path) -> None:
     """Bytes of this process and its decoders, early and late."""
     import psutil
 
@@ -183,10 +196,10 @@ def memory(files: list[Path], args: argparse.Namespace, folder: Path) -> None:
     from videopipe.inference.predictor import Predictor
 
     model = save_network(folder / "memory", LIGHT)
-    videos = folder / "videos"
+    videos, sources = folder / "videos", small_videos(folder, 20)
     videos.mkdir()
     for number in range(args.videos):
-        source = files[number % len(files)]
+        source = sources[number % len(sources)]
         (videos / f"{number:05}{source.suffix}").symlink_to(source.resolve())
     own = psutil.Process()
     found: list[tuple[int, float]] = []
