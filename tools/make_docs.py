@@ -1,0 +1,86 @@
+"""Write the pages that are read off the code: docs/stages.md and docs/commands.md.
+
+python tools/make_docs.py           write them
+python tools/make_docs.py --check   exit 1 when they are not up to date
+"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+
+
+def stages_page() -> str:
+    from videopipe.commands.stages import describe_stage
+    from videopipe.stages import STAGES
+
+    head = """\
+# Pipelines and stages
+
+A pipeline is a YAML file: a name, and stages in the order in which they run. A stage `use`s one of
+those below, takes earlier stages as `inputs`, and its settings as `config`. `matrix` runs a stage,
+and all that depends on it, once for each combination.
+
+```yaml
+name: example
+stages:
+  clips:       {use: decode,   config: {data: my_videos}}
+  backbone:    {use: adopt,    config: {checkpoint: weights.pth, architecture: timm/resnet18}}
+  video_model: {use: inflate,  inputs: {backbone: backbone}, matrix: {length: [1, 4]}}
+  model:       {use: finetune, inputs: {model: video_model, clips: clips}}
+  scores:      {use: evaluate, inputs: {model: model, clips: clips}}
+  table:       {use: compare,  inputs: {scores: scores}}
+```
+
+`videopipe validate` reports every mistake with its line and column. `--set stage.key=value` changes
+a setting for one run. A result is kept in `runs/<stage>-<fingerprint>`: a changed setting, input or
+stage version gives a new one, and `videopipe plan` says which and why. Settings that change speed
+only do not.
+
+This page is written by `python tools/make_docs.py`.
+"""
+    parts = [
+        f"## {name}\n\n```\n{chr(10).join(describe_stage(name, stage))}\n```\n"
+        for name, stage in STAGES.items()
+    ]
+    return head + "\n" + "\n".join(parts)
+
+
+def commands_page() -> str:
+    os.environ["COLUMNS"] = "100"
+    from videopipe.cli import COMMANDS, build_parser
+
+    parser = build_parser()
+    verbs = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    parts = [
+        f"## {name}\n\n```\n{verbs.choices[name].format_help().strip()}\n```\n" for name in COMMANDS
+    ]
+    head = "# Commands\n\nWhat `videopipe COMMAND --help` says. Written by `python tools/make_docs.py`.\n"
+    return head + "\n" + "\n".join(parts)
+
+
+PAGES = {"stages.md": stages_page, "commands.md": commands_page}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="only say whether they are up to date")
+    check = parser.parse_args().check
+    stale = []
+    for name, make in PAGES.items():
+        if check and name == "commands.md" and sys.version_info >= (3, 13):
+            continue  # argparse words its help differently there
+        text = make()
+        if check and (DOCS / name).read_text() != text:
+            stale.append(name)
+        elif not check:
+            (DOCS / name).write_text(text)
+    if stale:
+        print(f"not up to date: {', '.join(stale)}; run python tools/make_docs.py", file=sys.stderr)
+    return bool(stale)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
