@@ -57,7 +57,7 @@ def commands_page() -> str:
     parts = [
         f"## {name}\n\n```\n{verbs.choices[name].format_help().strip()}\n```\n" for name in COMMANDS
     ]
-    head = "# Commands\n\nWhat `videopipe COMMAND --help` says. Written by `python tools/make_docs.py`.\n"
+    head = "# Commands\n\nWhat `videopipe COMMAND --help` says. Written by `tools/make_docs.py`.\n"
     return head + "\n" + "\n".join(parts)
 
 
