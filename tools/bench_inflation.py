@@ -5,7 +5,8 @@
 
 Every row runs forward and backward on the same frames; the 2D network takes them as a batch. Rows
 take turns and the fastest of their repeats counts. Processor time is that of all threads: it stays
-meaningful on a machine that others use too, where seconds by the clock do not. The naive row runs every inflated kernel as a plain Conv3d, as most I3D code does.
+meaningful on a machine that others use too, where seconds by the clock do not. The naive row runs
+every inflated kernel as a plain Conv3d, as most I3D code does.
 """
 
 import argparse
