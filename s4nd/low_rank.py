@@ -43,12 +43,11 @@ def low_rank_kernel(
     y = dt / 2  # (H, 1)
     x_re = y * a[..., 0]  # (H, n), x = y a
     x_squared = y * y * a.square().sum(-1)
-    weights = _pair_weights(a, torch.cat((b[None], p)))
-    rows = _pair_residues(c.transpose(0, 1), weights)  # (H, K, 1 + R, 2, n)
-    conjugate_p = torch.stack((p[..., 0], -p[..., 1]), -1)
-    rows_p = _pair_residues(conjugate_p.transpose(0, 1), weights)  # (H or 1, R, 1 + R, 2, n)
+    conjugate_p = torch.stack((p[..., 0], -p[..., 1]), -1).expand(-1, c.shape[1], -1, -1)
+    left = torch.cat((c, conjugate_p)).transpose(0, 1)  # (H, K + R, n, 2)
+    rows = _pair_residues(left, _pair_weights(a, torch.cat((b[None], p))))
     spectrum_of = _spectrum if len(p) > 1 or torch.compiler.is_compiling() else RankOneKernel.apply
-    spectrum = spectrum_of(y, x_squared, x_re, rows, rows_p, grid)  # (K, 2F, H)
+    spectrum = spectrum_of(y, x_squared, x_re, rows, grid)  # (K, 2F, H)
     return mean + (torch.matmul(grid.inverse, spectrum) * y[:, 0]).mT
 
 
@@ -105,12 +104,9 @@ def _pair_residues(left: Tensor, weights: Tensor) -> Tensor:
     return rows.view(*left.shape[:2], -1, 2, pairs)
 
 
-def _spectrum(
-    y: Tensor, x_squared: Tensor, x_re: Tensor, rows: Tensor, rows_p: Tensor, grid: Grid
-) -> Tensor:
+def _spectrum(y: Tensor, x_squared: Tensor, x_re: Tensor, rows: Tensor, grid: Grid) -> Tensor:
     """What RankOneKernel gives, for any rank of P: (K, 2F, H), real parts then imaginary parts."""
-    rank = rows_p.shape[1]
-    rows = torch.cat((rows, rows_p.expand(len(y), -1, -1, -1, -1)), 1)  # (H, K + R, 1 + R, 2, n)
+    rank = rows.shape[2] - 1  # rows (H, K + R, 1 + R, 2, n)
     re = x_squared[..., None] * grid.cos.square() - grid.sin.square()  # (H, n, F)
     im = x_re[..., None] * grid.sin_full
     poles = torch.cat((re, im), -1) / (re * re + im * im).repeat(1, 1, 2)  # (H, n, 2F)

@@ -19,32 +19,24 @@ if TYPE_CHECKING:
 
 
 class RankOneKernel(torch.autograd.Function):
-    """(y, |x|^2, Re x, rows, rows_p) -> spectrum (K, 2F, H).
+    """(y, |x|^2, Re x, rows) -> spectrum (K, 2F, H).
 
-    y (H, 1), |x|^2 and Re x (H, n); rows (H, K, 2, 2, n) and rows_p (H or 1, 1, 2, 2, n): residues
-    of each kernel, and of P, against b and against p, two numbers per pair.
+    y (H, 1), |x|^2 and Re x (H, n); rows (H, K + 1, 2, 2, n): residues of each kernel, and last of
+    P, against b and against p, two numbers per pair.
     """
 
     @staticmethod
     def forward(
-        ctx: Any,
-        y: Tensor,
-        x_squared: Tensor,
-        x_re: Tensor,
-        rows: Tensor,
-        rows_p: Tensor,
-        grid: Grid,
+        ctx: Any, y: Tensor, x_squared: Tensor, x_re: Tensor, rows: Tensor, grid: Grid
     ) -> Tensor:
         """Sum the pole pairs and apply Sherman-Morrison."""
         poles = _pole_pairs(x_squared, x_re, grid)  # (H, 2F, n)
-        shared = len(rows_p) < len(rows)
-        rows = torch.cat((rows, rows_p.expand(len(y), -1, -1, -1, -1)), 1)  # (H, K + 1, 2, 2, n)
         sums = _to_complex(torch.bmm(rows.flatten(1, 3), poles.mT))  # (K + 1, 2, 2, F, H)
         shift = grid.cos[:, None] * y[:, 0]  # (F, H)
         table = sums[:, :, 0] * (1j * grid.sin)[:, None] - sums[:, :, 1] * shift
         inverse = 1 / (1 + shift * table[-1, 1])  # (F, H)
         spectrum = table[:-1, 0] - table[:-1, 1] * (shift * inverse * table[-1, 0])
-        ctx.grid, ctx.shared = grid, shared
+        ctx.grid = grid
         ctx.save_for_backward(rows, poles, sums[:, :, 1], shift, table, inverse)
         return torch.cat((spectrum.real, spectrum.imag), 1)
 
@@ -70,8 +62,7 @@ class RankOneKernel(torch.autograd.Function):
         g_rows = torch.bmm(g_sums, poles).view_as(rows)
         g_poles = torch.bmm(g_sums.mT, rows.flatten(1, 3))  # (H, 2F, n)
         g_squared, g_re = _pole_pairs_backward(poles, g_poles, grid)
-        g_rows_p = g_rows[:, -1:].sum(0, keepdim=True) if ctx.shared else g_rows[:, -1:]
-        return (grid.cos @ g_shift)[:, None], g_squared, g_re, g_rows[:, :-1], g_rows_p, None
+        return (grid.cos @ g_shift)[:, None], g_squared, g_re, g_rows, None
 
 
 def _to_complex(sums: Tensor) -> Tensor:
