@@ -36,7 +36,7 @@ class _Remember(torch.autograd.Function):
     def forward(ctx: Any, output: Tensor, clock: Clock) -> Tensor:
         """Note how the clock stands."""
         ctx.clock, ctx.state = clock, (clock.clips, clock.steps, clock.rate)
-        return output.view_as(output)
+        return output.clone()  # a view could not be changed in place by the caller
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:

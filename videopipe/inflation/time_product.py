@@ -51,10 +51,14 @@ class _ProductPerChannel(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, matrix: Tensor, signal: Tensor) -> Tensor:
-        """Channels to the front, multiply, channels to the back."""
+        """Channels to the front, multiply, channels to the back: (rows, channels), no view.
+
+        Networks may change what they are given in place, which autograd forbids for views.
+        """
         with torch.autocast(signal.device.type, enabled=False):
             front = _channels_front(signal)
             ctx.save_for_backward(matrix, front)
+            ctx.shape = signal.shape
             return _channels_back(matrix[:, None] @ front)
 
     @staticmethod
@@ -62,9 +66,10 @@ class _ProductPerChannel(torch.autograd.Function):
         """The transposed product for the signal, the outer product for the matrix."""
         matrix, front = ctx.saved_tensors
         with torch.autocast(gradient.device.type, enabled=False):
-            gradient = _channels_front(gradient)
+            gradient = _channels_front(gradient.reshape(ctx.shape))
             for_matrix = (gradient @ front.transpose(-1, -2)).sum(1)
-            return for_matrix, _channels_back(matrix.transpose(-1, -2)[:, None] @ gradient)
+            back = _channels_back(matrix.transpose(-1, -2)[:, None] @ gradient)
+            return for_matrix, back.view(ctx.shape)
 
 
 def _channels_front(signal: Tensor) -> Tensor:
@@ -74,5 +79,5 @@ def _channels_front(signal: Tensor) -> Tensor:
 
 
 def _channels_back(signal: Tensor) -> Tensor:
-    """(channels, clips, steps, places) -> (clips, steps, places, channels), in memory."""
-    return signal.reshape(len(signal), -1).t().contiguous().view(*signal.shape[1:], len(signal))
+    """(channels, clips, steps, places) -> (clips × steps × places, channels), in memory."""
+    return signal.reshape(len(signal), -1).t().clone(memory_format=torch.contiguous_format)

@@ -179,6 +179,33 @@ def test_new_head(hybrid: Maker) -> None:
     assert network.head.out_features == 9
 
 
+class InPlace(nn.Module):
+    """Changes what its convolution and its attention give, as some networks do to save memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, padding=1)
+        self.attn = nn.Linear(4, 4)
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, images: Tensor) -> Tensor:
+        maps = self.conv(images.contiguous(memory_format=torch.channels_last))
+        maps += 1
+        tokens = self.attn(maps.flatten(2).transpose(1, 2))
+        tokens += 1
+        return self.head(tokens.mean(1))
+
+
+@pytest.mark.parametrize("method", ["i3d", "s3d", "s4nd"])
+def test_outputs_may_be_changed_in_place(method: str) -> None:
+    options = SMALL | {"temporal_weights": "channel"}
+    network = inflate(InPlace(), method=method, **options).train()
+    logits = network(torch.randn(2, 3, 6, 16, 16))
+    logits /= 2
+    logits.square().sum().backward()
+    assert all(parameter.grad is not None for parameter in network.parameters())
+
+
 class Compiled(nn.Module):
     """Two convolutions and a head: enough for the compiler, quick to compile."""
 
