@@ -12,6 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from pretrained_2d.convolution import Convolution
 from pretrained_2d.layers import DropPath, Perceptron, drop_path_rates, linear
 from pretrained_2d.mixers import AxisPlan, Mixer, Rate, make_mixer, replace_layers
 from pretrained_2d.resampling import (
@@ -47,6 +48,7 @@ class ConvNeXtConfig:
     temporal_strides: Sequence[int] = (1, 1, 1)  # of the three downsamplings
     kernel: int = 7  # pixels, of convolutions
     layer_scale: float | None = 1e-6
+    init_gain: float | None = None  # weights start at gain / √(inputs); None: at 0.02, as the paper
     drop_path: float = 0.0
     head_dropout: float = 0.0
     axis: Mapping[str, Any] = field(default_factory=lambda: dict(SPATIAL_AXIS))
@@ -149,6 +151,8 @@ class ConvNeXt(nn.Module):
         self.norm = nn.LayerNorm(config.widths[-1], eps=1e-6)
         self.dropout = nn.Dropout(config.head_dropout)
         self.head = linear(config.widths[-1], config.num_classes)
+        if config.init_gain is not None:
+            _scale_to_inputs(self, config.init_gain)
         replace_layers(self, config.layers)
 
     def embed(self, signal: Tensor, rate: Rate = 1.0) -> Tensor:
@@ -161,6 +165,13 @@ class ConvNeXt(nn.Module):
     def forward(self, signal: Tensor, rate: Rate = 1.0) -> Tensor:
         """(batch, 3, *axes) -> (batch, num_classes) logits; `rate`: base samples per sample."""
         return self.head(self.dropout(self.embed(signal, rate)))
+
+
+def _scale_to_inputs(network: nn.Module, gain: float) -> None:
+    """Draw weights anew so that narrow networks start with signals of size 1, not near 0."""
+    for module in network.modules():
+        if isinstance(module, nn.Linear | Convolution):
+            nn.init.trunc_normal_(module.weight, std=gain * module.weight[0].numel() ** -0.5)
 
 
 def _stages(config: ConvNeXtConfig) -> list[Stage]:

@@ -32,19 +32,14 @@ MOTIONS: dict[Motion, tuple[float, float, float, float]] = {
 
 # Corners around (0, 0). None looks the same after a small turn, so that every turn can be seen.
 SHAPES: dict[str, tuple[tuple[float, float], ...]] = {
-    "triangle": ((0, -1), (0.75, 0.8), (-0.75, 0.8)),
-    "bar": ((-1, -0.35), (1, -0.35), (1, 0.35), (-1, 0.35)),
-    "ell": ((-0.7, -1), (0, -1), (0, 0.3), (0.8, 0.3), (0.8, 1), (-0.7, 1)),
-    "arrow": ((0, -1), (0.8, 0), (0.3, 0), (0.3, 1), (-0.3, 1), (-0.3, 0), (-0.8, 0)),
-    "tee": ((-0.9, -1), (0.9, -1), (0.9, -0.4), (0.3, -0.4), (0.3, 1), (-0.3, 1), (-0.3, -0.4),
-            (-0.9, -0.4)),
-    "star": tuple(
-        (r * math.sin(k * math.pi / 5), -r * math.cos(k * math.pi / 5))
-        for k, r in enumerate((1, 0.42) * 5)
-    ),
+    "triangle": ((0, -1), (0.8, 0.8), (-0.8, 0.8)),
+    "bar": ((-1, -0.25), (1, -0.25), (1, 0.25), (-1, 0.25)),
+    "hook": ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (0.45, 0.9), (0.45, -0.45), (-0.9, -0.45)),
+    "comb": ((-1, -0.9), (1, -0.9), (1, 0.9), (0.7, 0.9), (0.7, -0.5), (0.15, -0.5), (0.15, 0.9),
+             (-0.15, 0.9), (-0.15, -0.5), (-0.7, -0.5), (-0.7, 0.9), (-1, 0.9)),
 }  # fmt: skip
 
-SMALLEST, LARGEST = 0.13, 0.30  # radius as a share of the picture
+SMALLEST, LARGEST = 0.25, 0.45  # radius as a share of the picture
 TRAVEL, TURN, GROWTH = 0.35, 0.45, 0.55  # at speed 1: pictures, turns, size ranges per second
 SUPERSAMPLING = 3  # drawn larger and scaled down, for smooth edges
 
@@ -66,7 +61,6 @@ class Scene:
 def draw_scene(random: np.random.Generator, size_pixels: int) -> Scene:
     """A random scene: shape, place, size, angle, colours, background and speed."""
     x, y, angle, log_size = random.random(4)
-    background = _background(random, size_pixels)
     return Scene(
         shape=str(random.choice(list(SHAPES))),
         x=float(x),
@@ -74,8 +68,8 @@ def draw_scene(random: np.random.Generator, size_pixels: int) -> Scene:
         angle=float(angle),
         log_size=float(log_size),
         speed=float(random.uniform(0.7, 1.5)),
-        colour=_contrasting(random, background),
-        background=background,
+        colour=_bright(random),
+        background=_background(random, size_pixels),
     )
 
 
@@ -122,8 +116,8 @@ def picture_of(scene: Scene, x: float, y: float, angle: float, log_size: float) 
 
 
 def _background(random: np.random.Generator, size: int) -> Picture:
-    """A plain, shaded, striped or clouded ground, between two colours."""
-    one, other = random.integers(20, 236, (2, 3)).astype(float)
+    """A plain, shaded, striped or clouded ground, between two dark colours."""
+    one, other = random.integers(0, 110, (2, 3)).astype(float)
     down, across = np.mgrid[0:size, 0:size] / size
     kind = random.integers(4)
     if kind == 0:
@@ -143,10 +137,7 @@ def _background(random: np.random.Generator, size: int) -> Picture:
     return np.clip(np.round(ground), 0, 255).astype(np.uint8)
 
 
-def _contrasting(random: np.random.Generator, background: Picture) -> tuple[int, int, int]:
-    """A colour that can be told from the background."""
-    mean = background.reshape(-1, 3).mean(0)
-    while True:
-        colour = random.integers(0, 256, 3)
-        if np.abs(colour - mean).sum() > 220:
-            return int(colour[0]), int(colour[1]), int(colour[2])
+def _bright(random: np.random.Generator) -> tuple[int, int, int]:
+    """A colour that can be told from every background."""
+    red, green, blue = random.integers(150, 256, 3)
+    return int(red), int(green), int(blue)

@@ -76,7 +76,7 @@ def test_clockwise_turns_as_a_clock_does() -> None:
     scene = draw_scene(np.random.default_rng(1), 64)
     plain = np.zeros((64, 64, 3), dtype=np.uint8)
     arrow = Scene(**{**vars(scene), "shape": "bar", "background": plain, "x": 0.5, "y": 0.5,
-                     "angle": 0.75, "log_size": 1.0, "speed": 1.0})  # fmt: skip
+                     "angle": 0.75, "log_size": 0.5, "speed": 1.0})  # fmt: skip
     upright = picture_of(arrow, *state_at(arrow, "clockwise", 0)).sum(-1) > 30
     turned = picture_of(arrow, *state_at(arrow, "clockwise", 0.25)).sum(-1) > 30
     assert upright[:32].sum() == pytest.approx(upright[32:].sum(), rel=0.1)

@@ -33,13 +33,13 @@ def files(folder: Path) -> dict[str, bytes]:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("made")
     summary = run(SMALL, Inputs({}), out)
-    assert summary == {"videos": 11, "images": 18, "classes": 2}
+    assert summary == {"videos": 11, "images": 12, "classes": 2}
     return out
 
 
 def test_the_layout_is_the_one_that_other_stages_read(made: Path) -> None:
     names = list(files(made))
-    assert names[:2] == ["images/train/arrow/00000.png", "images/train/arrow/00001.png"]
+    assert names[:2] == ["images/train/bar/00000.png", "images/train/bar/00001.png"]
     assert [name for name in names if name.startswith("videos/train")] == [
         "videos/train/grow/00000.mp4",
         "videos/train/grow/00001.mp4",
@@ -55,7 +55,7 @@ def test_the_layout_is_the_one_that_other_stages_read(made: Path) -> None:
 
 
 def test_files_are_what_they_say(made: Path) -> None:
-    assert Image.open(made / "images/val/star/00000.png").size == (32, 32)
+    assert Image.open(made / "images/val/hook/00000.png").size == (32, 32)
     for path in made.rglob("*.mp4"):
         with av.open(str(path)) as container:
             stream = container.streams.video[0]
