@@ -84,8 +84,8 @@ def describe(hint: Any, unit: str | None = None, *, many: bool = False) -> str:
             + suffix
         )
     if origin is not None and len(arguments) == 2:  # dict[str, X]
-        words = "mappings" if many else "a mapping"
-        return f"{words} of names to {describe(arguments[1], unit, many=True)}"
+        mapping = "mappings" if many else "a mapping"
+        return f"{mapping} of names to {describe(arguments[1], unit, many=True)}"
     if hint in NAMES:
         return NAMES[hint][many] + suffix
     if hint is Any:

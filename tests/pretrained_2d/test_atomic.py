@@ -11,6 +11,12 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.rglob("*"))
 
 
+def fail_halfway(path: Path) -> None:
+    with new_folder(path) as folder:
+        (folder / "weights").write_text("new")
+        raise RuntimeError
+
+
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     write_text(tmp_path / "a.txt", "old")
     with pytest.raises(UnicodeEncodeError):
@@ -22,9 +28,8 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
 def test_a_failed_folder_leaves_the_old_one(tmp_path: Path) -> None:
     with new_folder(tmp_path / "model") as folder:
         (folder / "weights").write_text("old")
-    with pytest.raises(RuntimeError), new_folder(tmp_path / "model") as folder:
-        (folder / "weights").write_text("new")
-        raise RuntimeError
+    with pytest.raises(RuntimeError):
+        fail_halfway(tmp_path / "model")
     assert (tmp_path / "model" / "weights").read_text() == "old"
     assert names(tmp_path) == ["model", "weights"]
 
