@@ -89,9 +89,9 @@ def _axes_of(state_dict: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
         parts = key.split(".")
         if parts[0] == "kernel" and len(parts) == 3:
             axes.setdefault(int(parts[1]), {})[parts[2]] = value
-    if not axes or sorted(axes) != list(range(len(axes))):
+    if not axes or sorted(axes) != list(range(len(axes))) or "D" not in state_dict:
         raise ValueError(
-            "not the state dict of a reference S4ND: expected kernel.0.inv_dt, kernel.0.A_real, "
+            "not the state dict of a reference S4ND: expected D, kernel.0.inv_dt, kernel.0.A_real, "
             f"got {', '.join(list(state_dict)[:6])}"
         )
     return [axes[index] for index in sorted(axes)]
