@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -217,3 +218,42 @@ def test_a_file_in_place_of_the_runs_folder_is_explained(
     (tmp_path / "runs").write_text("not a folder")
     assert cli.main(["run", "demo", "--until", "data", "--runs", str(tmp_path / "runs")]) == 1
     assert "choose another one with --runs DIR" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_run_that_is_stopped_keeps_its_work_and_says_so(
+    tmp_path: Path, sent: signal.Signals, code: int
+) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "videopipe",
+        "run",
+        "demo",
+        "--until",
+        "data",
+        "--runs",
+        "runs",
+    ]
+    process = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    while "data: running" not in (line := process.stderr.readline()):
+        assert line, "ended before it ran"
+    while not list(tmp_path.glob("runs/*.partial/images/train/*/*.png")):
+        time.sleep(0.05)
+    process.send_signal(sent)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == code
+    how = "Interrupted" if sent is signal.SIGINT else "Terminated"
+    assert said.splitlines()[-1] == (
+        f"{how} in stage 'data'. What is finished is kept; the same command goes on from there."
+    )
+    assert not list(tmp_path.glob("runs/data-*/stage.json"))
+    log = json.loads((tmp_path / "runs/demo/run.json").read_text())
+    assert log["state"] == "interrupted"
