@@ -74,6 +74,6 @@ def _evaluation_keys(runs: Mapping[str, Records]) -> list[str]:
                 keys |= dict.fromkeys(
                     key
                     for key, value in record.items()
-                    if isinstance(value, float) and key not in {"time", "epoch", "seconds"}
+                    if isinstance(value, float) and key not in {"time", "epoch", "seconds", "images"}
                 )
     return list(keys)
