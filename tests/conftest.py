@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,11 @@ import pytest
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+def pytest_configure() -> None:
+    """Started in the background, a shell has us ignore Ctrl-C, and every child inherits that."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -133,7 +134,7 @@ def test_the_examples_are_commands_that_parse() -> None:
     shown = [
         line.split("    ")[0].split("  #")[0].split(" | ")[0].split(" > ")[0].strip()
         for module in cli.COMMANDS.values()
-        for line in module.EXAMPLES.splitlines()
+        for line in re.sub(r"\\\n\s*", " ", module.EXAMPLES).splitlines()
         if line.strip().startswith("videopipe ")
     ]
     assert shown
