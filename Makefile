@@ -29,8 +29,14 @@ lint: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Your own videos: make bench VIDEOS=folder. Without, the generated ones of the demo.
 bench: $(INSTALLED)
-	set -e; for tool in tools/bench_*.py; do echo "== $$tool"; $(BIN)/python $$tool; done
+	$(BIN)/python tools/bench_layer.py
+	$(BIN)/python tools/bench_layer.py --network
+	$(BIN)/python tools/bench_inflation.py --frames 8 --size 112
+	videos=$${VIDEOS:-$$($(BIN)/videopipe run demo --until data --runs $(RUNS) | cut -f 2)/unseen}; \
+	$(BIN)/python tools/bench_decode.py "$$videos" && \
+	$(BIN)/python tools/bench_predict.py --data "$$videos" --parts throughput loop start
 
 $(INSTALLED): setup.cfg pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
