@@ -13,6 +13,8 @@ import pytest
 # the process. Must be set before torch is imported.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
+pytest_plugins = ["tests.browser"]
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 

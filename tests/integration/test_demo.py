@@ -4,7 +4,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,7 +41,9 @@ def run_demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_every_stage_of_the_demo_runs_and_is_answered_from_its_results(tmp_path: Path) -> None:
+def test_every_stage_of_the_demo_runs_and_is_answered_from_its_results(
+    tmp_path: Path, browse: Callable[[Path, int], dict[str, Any]]
+) -> None:
     tiny = [f"--set={override}" for override in TINY]
     first = run_demo(tmp_path, *tiny)
     assert first.returncode == 0, first.stderr
@@ -56,3 +60,10 @@ def test_every_stage_of_the_demo_runs_and_is_answered_from_its_results(tmp_path:
     again = run_demo(tmp_path, *tiny)
     assert again.stdout == first.stdout
     assert f"all {len(STAGES)} results were there already (cached)" in again.stderr
+
+    for width in (500, 1400):
+        found = browse(tmp_path / "runs/demo/report/report.html", width)
+        assert found["errors"] == []
+        assert found["overflow"] == 0
+        assert found["descending"] == found["ascending"][::-1] != found["ascending"]
+        assert len(found["filtered"]) >= 1

@@ -1,0 +1,68 @@
+"""Opening a report page in headless Chromium: sorts, filters, measures, and listens for errors."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# Runs after the page's own script: sorts, filters and measures, then writes what it found.
+PROBE = """
+<script>
+const found = {errors: window.pageErrors, width: innerWidth};
+found.overflow = document.documentElement.scrollWidth - document.documentElement.clientWidth;
+const table = document.querySelector(".table input").closest(".table").querySelector("table");
+const shown = () => [...table.tBodies[0].rows].filter((row) => !row.hidden);
+const column = (i) => shown().map((row) => row.cells[i].textContent);
+table.querySelectorAll("th button")[1].click();
+found.ascending = column(1);
+table.querySelectorAll("th button")[1].click();
+found.descending = column(1);
+const input = table.closest(".table").querySelector("input");
+input.value = table.tBodies[0].rows[0].cells[0].textContent;
+input.dispatchEvent(new Event("input"));
+found.filtered = column(0);
+document.body.innerHTML = "";
+const result = document.createElement("pre");
+result.id = "found";
+result.textContent = JSON.stringify(found);
+document.body.append(result);
+</script>
+"""
+CATCH = """
+<script>
+window.pageErrors = [];
+addEventListener("error", (event) => pageErrors.push(event.message));
+</script>
+"""
+
+
+@pytest.fixture
+def browse(tmp_path: Path) -> Callable[[Path, int], dict[str, Any]]:
+    """`browse(page, width)` -> what the probe found; skips where there is no browser."""
+
+    def open_page(page: Path, width: int) -> dict[str, Any]:
+        browser = shutil.which("chromium") or shutil.which("chromium-browser")
+        if browser is None:
+            pytest.skip("no Chromium on this machine")
+        text = page.read_text().replace("<head>", "<head>" + CATCH, 1)
+        probed = tmp_path / f"probed_{width}.html"
+        probed.write_text(text.replace("</body>", PROBE + "</body>"))
+        command = [
+            browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
+            "--disable-background-networking", "--disable-component-update", "--disable-sync",
+            f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},900",
+            "--dump-dom", probed.as_uri(),
+        ]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+        match = re.search(r'<pre id="found">(.*?)</pre>', done.stdout, re.DOTALL)
+        assert match, done.stdout[-2000:]
+        found: dict[str, Any] = json.loads(unescape(match[1]))
+        return found
+
+    return open_page
