@@ -38,6 +38,11 @@ class FinetuneConfig:
     layer_decay: float = setting(
         1.0, "factor of the learning rate from each layer to the one before it; 1: all alike"
     )
+    time_lr_scale: float = setting(
+        1.0,
+        "factor of the learning rate of the time axis; below 1 where no norm follows its kernels "
+        "or freeze_batch_norm is set: many states together change a kernel quickly",
+    )
     validation_clips: int | None = setting(
         None, "clips per video in validation; none: cover all of it"
     )
@@ -51,6 +56,8 @@ class FinetuneConfig:
                 raise ValueError(f"{name} is {getattr(self, name)}, expected within [0, 1)")
         if not 0 < self.layer_decay <= 1:
             raise ValueError(f"layer_decay is {self.layer_decay}, expected within (0, 1]")
+        if not 0 < self.time_lr_scale <= 1:
+            raise ValueError(f"time_lr_scale is {self.time_lr_scale}, expected within (0, 1]")
         for name in ("num_frames", "clip_seconds", "validation_clips", "decoding_workers"):
             value = getattr(self, name)
             if value is not None and value <= 0:

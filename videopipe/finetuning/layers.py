@@ -49,6 +49,7 @@ def learning_rate_scale(
     time: Collection[str],
     decay: float,
     freeze: Freeze,
+    time_scale: float = 1.0,
     freeze_patterns: Sequence[str] = (),
 ) -> Callable[[str], float]:
     """A factor of the learning rate for each parameter name: 1 at the head, × `decay` per layer
@@ -56,6 +57,7 @@ def learning_rate_scale(
 
     `head` and `time` are names of parameters: those of the classifier and of the time axis.
     `freeze` is "backbone" for a linear probe, "space" to train only time and head.
+    `time_scale` is a further factor of the time axis.
     """
     names = [name for name, _ in model.named_parameters()]
     unmatched = [p for p in freeze_patterns if not any(fnmatchcase(name, p) for name in names)]
@@ -71,7 +73,8 @@ def learning_rate_scale(
     def scale(name: str) -> float:
         if name not in learns or any(fnmatchcase(name, pattern) for pattern in freeze_patterns):
             return 0.0
-        return float(decay ** depth_from_head["head" if name in head else layer_of(name)])
+        factor = time_scale if name in time else 1.0
+        return float(factor * decay ** depth_from_head["head" if name in head else layer_of(name)])
 
     factors = {name: scale(name) for name in names}
     if not any(factors.values()):

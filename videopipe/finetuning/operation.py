@@ -80,6 +80,7 @@ def _groups(network: nn.Module, config: FinetuneConfig) -> list[ParameterGroup]:
         time=time_parameters(network),
         decay=config.layer_decay,
         freeze=config.freeze,
+        time_scale=config.time_lr_scale,
         freeze_patterns=config.freeze_patterns,
     )
     return parameter_groups(network, config.recipe, scale=scale)

@@ -49,6 +49,12 @@ def test_layer_wise_decay_falls_from_the_head_to_the_input() -> None:
     assert layer_names(timm.create_model("resnet18"), {"fc.weight", "fc.bias"})[-1] == "head"
 
 
+def test_the_time_axis_can_learn_more_slowly() -> None:
+    found = rates(time_scale=0.1)
+    assert found["conv1.weight"] == 0.1
+    assert {factor for name, factor in found.items() if name != "conv1.weight"} == {1.0}
+
+
 def test_linear_probe_trains_the_head_and_space_freezing_also_time() -> None:
     probe = rates(freeze="backbone")
     assert {name for name, factor in probe.items() if factor} == {"fc.weight", "fc.bias"}
