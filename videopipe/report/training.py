@@ -16,6 +16,7 @@ TRAIN_CURVES = (
     ("lr", "Learning rate", "learning rate", False),
     ("gradient_norm", "Gradient norm", "norm", True),
 )
+NOT_A_SCORE = {"time", "epoch", "seconds", "images"}  # counts and clocks in an evaluation record
 Records = Sequence[Mapping[str, Any]]
 
 
@@ -74,6 +75,6 @@ def _evaluation_keys(runs: Mapping[str, Records]) -> list[str]:
                 keys |= dict.fromkeys(
                     key
                     for key, value in record.items()
-                    if isinstance(value, float) and key not in {"time", "epoch", "seconds", "images"}
+                    if isinstance(value, float) and key not in NOT_A_SCORE
                 )
     return list(keys)
