@@ -1,14 +1,9 @@
 """Train a 2D network on images: one resolution or several after each other, tested at many."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pretrained_2d.pretrain_config import PretrainConfig
 from videopipe.stage import Input, Inputs, Kind, Stage, Summary
-
-if TYPE_CHECKING:
-    from pretrained_2d.training import TrainingProgress
-    from videopipe.progress import Bar
 
 
 def run(config: PretrainConfig, inputs: Inputs, out: Path) -> Summary:
@@ -17,6 +12,7 @@ def run(config: PretrainConfig, inputs: Inputs, out: Path) -> Summary:
     from pretrained_2d.image_preparation import readable
     from pretrained_2d.pretraining import pretrain
     from videopipe.progress import progress, say
+    from videopipe.training_bar import TrainingBar
 
     folder = _folder(config, inputs)
     listing = find_images(folder)
@@ -32,7 +28,7 @@ def run(config: PretrainConfig, inputs: Inputs, out: Path) -> Summary:
             on_progress=bar.advance,
         )
     with progress("training", total=100, unit="%") as bar:
-        return pretrain(config, listing, splits, out, on_progress=_Percent(bar))
+        return pretrain(config, listing, splits, out, on_progress=TrainingBar(bar))
 
 
 def _folder(config: PretrainConfig, inputs: Inputs) -> Path:
@@ -46,19 +42,6 @@ def _folder(config: PretrainConfig, inputs: Inputs) -> Path:
             "there are no images to train on; set data: FOLDER, or connect the input `data`"
         )
     return folder
-
-
-class _Percent:
-    """Moves a bar from 0 to 100, also when a resumed run begins in the middle."""
-
-    def __init__(self, bar: "Bar") -> None:
-        self.bar, self.shown = bar, 0.0
-
-    def __call__(self, now: "TrainingProgress") -> None:
-        percent = 100 * now.step / now.total_steps
-        loss = "" if now.loss is None else f", loss {now.loss:.3f}"
-        self.bar.advance(percent - self.shown, note=f"epoch {now.epoch}{loss}, lr {now.lr:.2g}")
-        self.shown = percent
 
 
 STAGE = Stage(
