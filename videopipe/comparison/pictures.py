@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from videopipe.comparison.rows import Evaluation, Row
-from videopipe.report.picture import COLOURS, Canvas, Picture
+from videopipe.report.picture import COLOURS, Canvas, Picture, plain_log_scale
 
 
 def draw(rows: Sequence[Row], evaluations: Sequence[Evaluation]) -> list[Picture]:
@@ -58,7 +58,7 @@ def kernel_lengths(by_row: Mapping[str, Sequence[Mapping[str, Any]]]) -> Picture
             canvas.axes.fill_between(depth, low, high, color=colour, alpha=0.15, lw=0)
             canvas.axes.plot(depth, learned, "-o", color=colour, ms=3, label=f"{name}, learned")
             canvas.axes.plot(depth, initial, "--", color=colour, lw=1, label=f"{name}, initial")
-        canvas.axes.set_yscale("log")
+        plain_log_scale(canvas.axes)
         canvas.axes.set(xlabel="layer, from input to output", title=title)
         canvas.axes.set_ylabel("2/Δ in time steps (median, quartiles)")
         canvas.axes.legend(fontsize=7)
