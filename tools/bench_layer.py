@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -109,9 +108,17 @@ def print_memory_of(engine: str, shape: tuple[int, ...]) -> None:
     )
     small()  # libraries load on first use and are not the layer's memory
     step = step_of(layer_for(shape, engine), torch.randn(shape))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with Path("/proc/self/clear_refs").open("w") as peak:
+        peak.write("5")  # the highest resident size so far (loading libraries) is forgotten
+    before = memory_megabytes("VmRSS")
     step()
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+    print(memory_megabytes("VmHWM") - before)
+
+
+def memory_megabytes(field: str) -> float:
+    """Of this process: VmRSS is what it holds now, VmHWM the highest it has held."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
 
 
 def print_layers(rows: list[dict[str, object]]) -> None:
