@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from pretrained_2d.card import ModelCard
+from pretrained_2d.checkpoint import read_card
 from videopipe.errors import DataError
 
 NUM_LOOKED_AT = 24  # videos whose length is read; enough to choose a clip length
@@ -60,19 +62,28 @@ def look_at(data: Path) -> Findings:
     )
 
 
-TEMPLATE = """\
+HEAD = """\
 # Classifies the videos in {data}
 # Found: {layout}
 #        {videos} videos ({splits}), {classes} classes, about {seconds:.1f} seconds each
 # Run:   videopipe run THIS_FILE
 name: {name}
 stages:
+"""
+FILE = """\
   backbone: # a 2D network trained on images; `videopipe models` lists what can be adopted
     use: adopt
     config:
       checkpoint: {checkpoint}
       architecture: {architecture}
       image_size: {image_size}
+"""
+FOLDER = """\
+  backbone: # {network}, as its config.json says
+    use: adopt
+    config: {{checkpoint: {checkpoint}}}
+"""
+INFLATE = """\
   inflated: # it gains a time axis that starts as the identity: nothing is lost
     use: inflate
     inputs: {{backbone: backbone}}
@@ -81,13 +92,15 @@ stages:
       num_frames: {num_frames}
       clip_seconds: {clip_seconds} # a longer video gives several clips
       num_classes: {classes}
+"""
+REST = """\
   clips:
     use: decode
     config:
       data: {data}{division}
   model:
     use: finetune
-    inputs: {{model: inflated, clips: clips}}
+    inputs: {{model: {model}, clips: clips}}
     config:
       augmentation: {{flip: 0.5}} # 0 where left and right mean different things
       recipe:{recipe}
@@ -108,9 +121,17 @@ NO_TEST_SPLIT = (
 )
 
 
-def write_pipeline(found: Findings, *, checkpoint: str, architecture: str, image_size: int) -> str:
-    """The YAML, with a comment where a choice was made."""
-    return TEMPLATE.format(
+def write_pipeline(
+    found: Findings, *, checkpoint: str, architecture: str | None, image_size: int
+) -> str:
+    """The YAML, with a comment where a choice was made.
+
+    A checkpoint folder says itself what it is, and a network with a time axis needs no inflation.
+    """
+    card = read_card(Path(checkpoint)) if Path(checkpoint).is_dir() else None
+    has_time = card is not None and card.ndim == 3
+    text = HEAD + (FILE if card is None else FOLDER) + ("" if has_time else INFLATE) + REST
+    return text.format(
         data=_quoted(str(found.data.resolve())),
         name=re.sub(r"[^A-Za-z0-9_-]+", "_", found.data.resolve().stem).strip("_") or "videos",
         layout=found.layout,
@@ -118,14 +139,22 @@ def write_pipeline(found: Findings, *, checkpoint: str, architecture: str, image
         splits=", ".join(f"{count} {name}" for name, count in found.splits.items()),
         classes=found.classes,
         seconds=found.typical_seconds,
+        network=_in_words(card) if card else "",
+        model="backbone" if has_time else "inflated",
         checkpoint=_quoted(checkpoint),
-        architecture=architecture,
+        architecture=architecture or "convnext_tiny",
         image_size=image_size,
         num_frames=NUM_FRAMES,
         clip_seconds=found.clip_seconds,
         division="" if "test" in found.splits else NO_TEST_SPLIT,
         recipe=FEW_VIDEOS if found.videos < SMALL_DATASET_VIDEOS else MANY_VIDEOS,
     )
+
+
+def _in_words(card: ModelCard) -> str:
+    if card.ndim < 3:
+        return f"{card.architecture}, a network of images"
+    return f"{card.architecture} on {card.num_frames} frames in {card.clip_seconds} seconds"
 
 
 def _quoted(text: str) -> str:

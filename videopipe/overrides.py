@@ -1,5 +1,6 @@
 """`--set stage.key=value`: an edit of the file before it is read, with the same checks."""
 
+import fnmatch
 from collections.abc import Sequence
 
 from videopipe.config import parse_yaml
@@ -9,7 +10,8 @@ from videopipe.nodes import MapNode, Scalar, nearest, with_value
 def apply_overrides(root: MapNode, overrides: Sequence[str], problems: list[str]) -> MapNode:
     """The nodes of a pipeline with each `stage.key=value` in place; keys may be nested.
 
-    `stage.matrix.key=[…]` sets what the matrix runs through.
+    `stage.matrix.key=[…]` sets what the matrix runs through. `*` in the name of the stage means
+    every stage that fits: `*_tuned.recipe.epochs=1`.
     """
     for override in overrides:
         where = f"--set {override}"
@@ -20,7 +22,8 @@ def apply_overrides(root: MapNode, overrides: Sequence[str], problems: list[str]
             continue
         stages = root.get("stages")
         names = list(stages.entries) if isinstance(stages, MapNode) else []
-        if path[0] not in names:
+        chosen = fnmatch.filter(names, path[0])
+        if not chosen:
             problems.append(f"{where}: no stage '{path[0]}'{nearest(path[0], names)}")
             continue
         value = parse_yaml(text, where, problems, where=where) if text else Scalar(where, "")
@@ -29,7 +32,8 @@ def apply_overrides(root: MapNode, overrides: Sequence[str], problems: list[str]
         # The keys of a matrix are written with their dots: `matrix: {options.mixer: […]}`.
         varied = path[1] == "matrix" and len(path) > 2
         inside = ("matrix", ".".join(path[2:])) if varied else ("config", *path[1:])
-        changed = with_value(root, ("stages", path[0], *inside), Scalar(where, path[-1]), value)
-        assert isinstance(changed, MapNode)
-        root = changed
+        for name in chosen:
+            changed = with_value(root, ("stages", name, *inside), Scalar(where, path[-1]), value)
+            assert isinstance(changed, MapNode)
+            root = changed
     return root

@@ -130,6 +130,21 @@ def test_set_is_typed_like_the_file(load: Load) -> None:
     assert pipeline.jobs[0].config.words == "other words"
 
 
+def test_a_pattern_sets_every_stage_that_fits(load: Load) -> None:
+    text = """\
+name: p
+stages:
+  clips: {use: read}
+  a_tuned: {use: fit, inputs: {clips: clips}}
+  b_tuned: {use: fit, inputs: {clips: clips}, config: {epochs: 9}}
+  other: {use: fit, inputs: {clips: clips}}
+"""
+    pipeline = load(text, "*_tuned.epochs=1")
+    assert [job.config.epochs for job in pipeline.jobs[1:]] == [1, 1, 3]
+    with pytest.raises(ConfigError, match=r"no stage 'x\*' \(there are: clips, a_tuned"):
+        load(text, "x*.epochs=1")
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [

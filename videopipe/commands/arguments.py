@@ -22,7 +22,8 @@ def add_pipeline_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="STAGE.KEY=VALUE",
         action="append",
         default=[],
-        help="change one setting; the value is written as in YAML; repeatable",
+        help="change one setting; the value is written as in YAML; '*_tuned.lr=1e-4' changes it in "
+        "every stage of such a name; repeatable",
     )
 
 

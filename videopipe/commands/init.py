@@ -6,6 +6,7 @@ from pathlib import Path
 SUMMARY = "look at a folder of labelled videos and write a pipeline for it"
 EXAMPLES = """\
   videopipe init my_videos --checkpoint resnet50.pth --architecture timm/resnet50
+  videopipe init my_videos --checkpoint resnet50_video           # a folder of adopt or inflate
   videopipe init my_videos --out my_videos.yaml      # expects $WEIGHTS at run time
 """
 
@@ -16,12 +17,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--checkpoint",
         default="$WEIGHTS",
-        help="weights of a 2D network (default: the environment variable WEIGHTS)",
+        help="weights of a 2D network, or a checkpoint folder (default: the environment variable "
+        "WEIGHTS)",
     )
     parser.add_argument(
         "--architecture",
-        default="convnext_tiny",
-        help="the network they belong to, see `videopipe models` (default: convnext_tiny)",
+        help="the network that a file of weights is of, see `videopipe models` (default: "
+        "convnext_tiny)",
     )
     parser.add_argument("--image-size", type=int, default=224, help="pixels (default: 224)")
     parser.add_argument("--out", type=Path, help="the file to write (default: NAME.yaml here)")
@@ -35,6 +37,11 @@ def main(args: argparse.Namespace) -> int:
     from videopipe.first_pipeline import look_at, write_pipeline
     from videopipe.progress import say
 
+    if Path(args.checkpoint).is_dir() and args.architecture:
+        raise VideopipeError(
+            f"{args.checkpoint} is a checkpoint folder and says itself what network it is; leave "
+            "--architecture out"
+        )
     out = args.out or Path(f"{args.data.resolve().stem}.yaml")
     if out.exists() and not args.overwrite:
         raise VideopipeError(f"{out} exists; give another --out, or --overwrite")

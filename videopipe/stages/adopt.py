@@ -1,6 +1,6 @@
-"""Bring a checkpoint of another program into a pipeline."""
+"""Bring a checkpoint into a pipeline: a file of another program, or a folder of our own."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
@@ -12,8 +12,13 @@ from videopipe.stage import Inputs, Kind, Stage, Summary
 class AdoptConfig:
     """Which file, which network, and what the file does not say (else the usual values)."""
 
-    checkpoint: Path = setting(help="a file: .safetensors .pth .pt .bin .ckpt .pyth .tar")
-    architecture: str = setting(help="which network; see `videopipe models`")
+    checkpoint: Path = setting(
+        help="a file (.safetensors .pth .pt .bin .ckpt .pyth .tar), or a checkpoint folder, which "
+        "says everything below itself"
+    )
+    architecture: str | None = setting(
+        None, "which network a file is of, see `videopipe models`; a folder says it itself"
+    )
     entry: str | None = setting(None, "which weights, if the file has several (state_dict_ema)")
     labels: tuple[str, ...] | None = setting(None, "class names, in order")
     labels_file: Path | None = setting(None, "class names, one on each line, or JSON")
@@ -37,9 +42,17 @@ class AdoptConfig:
 
 def run(config: AdoptConfig, inputs: Inputs, out: Path) -> Summary:
     """Write the checkpoint folder and `adoption.json`, the report of every tensor."""
+    if config.checkpoint.is_dir():
+        return _take_over(config, out)
+    from pretrained_2d.errors import CheckpointError
     from pretrained_2d.foreign import Adoption, adopt
     from pretrained_2d.foreign.labels import read_labels
 
+    if config.architecture is None:
+        raise CheckpointError(
+            f"{config.checkpoint} is a file of weights: set 'architecture' to the network they are "
+            "of (`videopipe models` lists them)"
+        )
     labels = config.labels
     if config.labels_file is not None:
         labels = read_labels(str(config.labels_file))
@@ -66,6 +79,48 @@ def run(config: AdoptConfig, inputs: Inputs, out: Path) -> Summary:
         "left_out": len(report.left_out),
         "newly_initialised": len(report.new),
     }
+
+
+def _take_over(config: AdoptConfig, out: Path) -> Summary:
+    """Copy a checkpoint folder, after loading it once to know that it is whole."""
+    import shutil
+
+    from pretrained_2d.checkpoint import CARD, WEIGHTS
+    from pretrained_2d.errors import CheckpointError
+    from videopipe.models import load_model
+
+    network, card = load_model(config.checkpoint)
+    said = {
+        "architecture": card.architecture,
+        **{f"options.{k}": v for k, v in card.options.items()},
+    }
+    given = {f"options.{name}": value for name, value in config.options.items()}
+    for entry in fields(config):
+        value = getattr(config, entry.name)
+        if entry.name not in ("checkpoint", "options") and value is not None:
+            given[entry.name] = value
+    for name, value in given.items():
+        if _plain(said.get(name)) != _plain(value):
+            words = f"it says {said[name]}" if name in said else "its config.json says that"
+            raise CheckpointError(
+                f"'{name}' is set to {value}, but {config.checkpoint} is a checkpoint folder and "
+                f"{words}; leave '{name}' out"
+            )
+    for name in (WEIGHTS, CARD):
+        shutil.copyfile(config.checkpoint / name, out / name)
+    return {
+        "architecture": card.architecture,
+        "axes": card.ndim,
+        "tensors": len(network.state_dict()),
+        "matched_by": "its own config.json",
+        "left_out": 0,
+        "newly_initialised": 0,
+    }
+
+
+def _plain(value: object) -> object:
+    """Lists and tuples alike: JSON knows one of them."""
+    return list(value) if isinstance(value, tuple) else value
 
 
 STAGE = Stage(config=AdoptConfig, run=run, version=1, output=Kind.BACKBONE)

@@ -2,7 +2,11 @@ from pathlib import Path
 
 import pytest
 
+from pretrained_2d import build
+from pretrained_2d.card import ModelCard
+from pretrained_2d.checkpoint import save_checkpoint
 from videopipe.cli import main
+from videopipe.inflation import InflationOptions, inflate_checkpoint
 from videopipe.pipeline import load_pipeline
 from videopipe.stages import STAGES
 
@@ -45,3 +49,25 @@ def test_videos_without_classes_are_refused(tmp_path, tiny_video, capsys) -> Non
     assert main(["init", str(tmp_path / "videos"), "--out", str(out)]) == 1
     assert "1 videos, but no classes to learn" in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_a_checkpoint_folder_says_itself_what_it_is(tmp_path, tiny_video, capsys) -> None:
+    data = write_dataset(tmp_path / "videos", tiny_video)
+    network = build("timm/test_resnet", num_classes=4)
+    card = ModelCard(architecture="timm/test_resnet", options={"num_classes": 4})
+    save_checkpoint(tmp_path / "flat", network, card)
+    inflate_checkpoint(tmp_path / "flat", tmp_path / "video", InflationOptions(num_frames=4))
+    stages = {"flat": ["backbone", "inflated"], "video": ["backbone"]}
+    for name, begin in stages.items():
+        out = tmp_path / f"{name}.yaml"
+        assert (
+            main(["init", str(data), "--checkpoint", str(tmp_path / name), "--out", str(out)]) == 0
+        )
+        jobs = load_pipeline(out, STAGES).jobs
+        assert [job.stage for job in jobs] == [*begin, "clips", "model", "scores"]
+        assert jobs[-2].inputs["model"][0].stage == begin[-1]
+    assert "timm/test_resnet on 4 frames in 2.0 seconds" in (tmp_path / "video.yaml").read_text()
+    capsys.readouterr()
+    architecture = ["--architecture", "timm/test_resnet", "--out", str(tmp_path / "x.yaml")]
+    assert main(["init", str(data), "--checkpoint", str(tmp_path / "flat"), *architecture]) == 1
+    assert "leave --architecture out" in capsys.readouterr().err

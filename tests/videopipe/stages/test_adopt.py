@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from pretrained_2d import build, load_checkpoint
+from pretrained_2d.errors import CheckpointError
 from videopipe.stage import Inputs
 from videopipe.stages.adopt import STAGE, AdoptConfig
 
@@ -34,3 +35,33 @@ def test_settings_that_contradict_each_other() -> None:
         AdoptConfig(**common, labels=("a",), labels_file=Path("l.txt"))
     with pytest.raises(ValueError, match="it is a fraction"):
         AdoptConfig(**common, crop=87.5)
+
+
+def test_a_checkpoint_folder_is_taken_as_it_is(tmp_path: Path, make_model) -> None:
+    video = make_model(method="s4nd")
+    out = tmp_path / "out"
+    out.mkdir()
+    summary = STAGE.run(AdoptConfig(checkpoint=video), Inputs({}), out)
+    assert (summary["architecture"], summary["axes"]) == ("timm/test_resnet", 3)
+    for name in ("config.json", "model.safetensors"):
+        assert (out / name).read_bytes() == (video / name).read_bytes()
+
+
+def test_a_folder_is_not_contradicted(tmp_path: Path, make_model) -> None:
+    video = make_model(method="s4nd")
+    agreeing = AdoptConfig(
+        checkpoint=video, architecture="timm/test_resnet", options={"num_classes": 2}
+    )
+    STAGE.run(agreeing, Inputs({}), tmp_path)
+    other = AdoptConfig(checkpoint=video, architecture="timm/resnet18")
+    with pytest.raises(CheckpointError, match="it says timm/test_resnet; leave 'architecture' out"):
+        STAGE.run(other, Inputs({}), tmp_path)
+    size = AdoptConfig(checkpoint=video, image_size=64)
+    with pytest.raises(CheckpointError, match="its config.json says that; leave 'image_size' out"):
+        STAGE.run(size, Inputs({}), tmp_path)
+
+
+def test_a_file_needs_the_name_of_its_network(tmp_path: Path) -> None:
+    (tmp_path / "w.pth").write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"w.pth is a file of weights: set 'architecture'"):
+        STAGE.run(AdoptConfig(checkpoint=tmp_path / "w.pth"), Inputs({}), tmp_path / "out")
