@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from pretrained_2d.card import Preprocessing
 from pretrained_2d.images import AtSize, TestImages
-from pretrained_2d.loading import worker_context
+from pretrained_2d.loading import worker_context, worker_count
 from pretrained_2d.objective import OBJECTIVES, collate
 
 
@@ -39,7 +39,7 @@ class ImageEvaluation:
             sampler=range(rank, len(images), processes),
             batch_size=batch_size,
             collate_fn=collate,
-            num_workers=workers,
+            num_workers=worker_count(workers),
             multiprocessing_context=worker_context() if workers else None,
             persistent_workers=workers > 0,
             generator=torch.Generator(),

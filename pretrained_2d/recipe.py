@@ -52,7 +52,9 @@ class Recipe:
     )
     keep_last: int = setting(2, "training states kept", runtime=True)
     log_every_steps: int = setting(50, "between lines of metrics.jsonl", unit="steps", runtime=True)
-    workers: int = setting(2, "processes that load data, per training process", runtime=True)
+    workers: int = setting(
+        2, "processes that load data, per training process; at most one per core", runtime=True
+    )
     device: Literal["auto", "cpu"] = setting(
         "auto", "auto takes a GPU when there is one", runtime=True
     )

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from pretrained_2d.batches import BatchPlan, Shares, StepBatches
 from pretrained_2d.errors import TrainingError
-from pretrained_2d.loading import worker_context
+from pretrained_2d.loading import worker_context, worker_count
 from pretrained_2d.objective import collate
 from pretrained_2d.recipe import Recipe
 from pretrained_2d.training import Phase
@@ -116,7 +116,7 @@ def load_batches(
     loader: DataLoader[Any] = DataLoader(
         cast(Dataset[Any], span.phase.data),
         batch_sampler=batches,
-        num_workers=recipe.workers,
+        num_workers=worker_count(recipe.workers),
         multiprocessing_context=worker_context() if recipe.workers else None,
         collate_fn=collate,
         pin_memory=pin_memory,

@@ -102,19 +102,23 @@ REST = """\
     use: finetune
     inputs: {{model: {model}, clips: clips}}
     config:
-      augmentation: {{flip: 0.5}} # 0 where left and right mean different things
+      augmentation: {{flip: 0.5}} # 0 where left and right mean different things{small}
       recipe:{recipe}
   scores:
     use: evaluate
     inputs: {{model: model, clips: clips}}
 """
+SMALL_BATCHES = """
+      freeze_batch_norm: true # small batches have no statistics worth keeping
+      time_lr_scale: 0.1 # and then no norm makes up for a time kernel that learns too fast"""
 FEW_VIDEOS = """ # few videos: small batches, few epochs
         epochs: 30
-        batch_size: 16
-        accumulation: 2
+        batch_size: 8
+        accumulation: 1
         lr: 3e-4
         weight_decay: 0.05
-        warmup_epochs: 2"""
+        warmup_epochs: 1
+        clip_grad_norm: 1.0"""
 MANY_VIDEOS = " {epochs: 50} # the rest as in the paper: batches of 64, lr 1e-4, weight decay 0.2"
 NO_TEST_SPLIT = (
     "\n      num_folds: 5 # there is no test split: one video in five is kept for testing"
@@ -130,6 +134,7 @@ def write_pipeline(
     """
     card = read_card(Path(checkpoint)) if Path(checkpoint).is_dir() else None
     has_time = card is not None and card.ndim == 3
+    few = found.videos < SMALL_DATASET_VIDEOS
     text = HEAD + (FILE if card is None else FOLDER) + ("" if has_time else INFLATE) + REST
     return text.format(
         data=_quoted(str(found.data.resolve())),
@@ -147,7 +152,8 @@ def write_pipeline(
         num_frames=NUM_FRAMES,
         clip_seconds=found.clip_seconds,
         division="" if "test" in found.splits else NO_TEST_SPLIT,
-        recipe=FEW_VIDEOS if found.videos < SMALL_DATASET_VIDEOS else MANY_VIDEOS,
+        small=SMALL_BATCHES if few else "",
+        recipe=FEW_VIDEOS if few else MANY_VIDEOS,
     )
 
 

@@ -67,6 +67,18 @@ def with_value(node: Node | None, path: tuple[str, ...], key: Scalar, value: Nod
     return MapNode(node.where if isinstance(node, MapNode) else key.where, entries)
 
 
+def without(node: MapNode, path: tuple[str, ...]) -> MapNode:
+    """A copy of `node` without what `path` leads to, if it is there."""
+    entries = dict(node.entries)
+    if path[0] in entries:
+        key, inner = entries.pop(path[0])
+        if len(path) > 1:
+            rest = without(inner, path[1:]) if isinstance(inner, MapNode) else inner
+            entries[path[0]] = (key, rest)
+            entries = {name: entries[name] for name in node.entries}  # in the order written
+    return MapNode(node.where, entries)
+
+
 def nearest(word: str, choices: Iterable[str]) -> str:
     """` (did you mean 'x'?)`, or the choices when none is near, or nothing when there are none."""
     choices = list(choices)

@@ -4,7 +4,7 @@ import fnmatch
 from collections.abc import Sequence
 
 from videopipe.config import parse_yaml
-from videopipe.nodes import MapNode, Scalar, nearest, with_value
+from videopipe.nodes import MapNode, Scalar, nearest, with_value, without
 
 
 def apply_overrides(root: MapNode, overrides: Sequence[str], problems: list[str]) -> MapNode:
@@ -33,6 +33,8 @@ def apply_overrides(root: MapNode, overrides: Sequence[str], problems: list[str]
         varied = path[1] == "matrix" and len(path) > 2
         inside = ("matrix", ".".join(path[2:])) if varied else ("config", *path[1:])
         for name in chosen:
+            if varied:  # no longer one value
+                root = without(root, ("stages", name, "config", *path[2:]))
             changed = with_value(root, ("stages", name, *inside), Scalar(where, path[-1]), value)
             assert isinstance(changed, MapNode)
             root = changed

@@ -81,9 +81,9 @@ class _Lines:
         say(self.line(time.monotonic() - self.start, finished=True))
 
     def line(self, seconds: float, *, finished: bool = False) -> str:
-        words = f"{self.label}: {self.done:g}"
+        words = f"{self.label}: {self.done:.0f}"
         if self.total:
-            words += f"/{self.total:g}"
+            words += f"/{self.total:.0f}"
         words += f" {self.unit}"
         if finished:
             words += f" in {duration(seconds)}"
@@ -103,7 +103,7 @@ def _rich_bar(label: str, total: float | None, unit: str) -> Iterator[Bar]:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.completed:g}/{task.total:g} " + unit if total else "{task.completed:g}"),
+        TextColumn("{task.completed:.0f}" + ("/{task.total:.0f} " + unit if total else "")),
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )

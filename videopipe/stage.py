@@ -22,6 +22,11 @@ class Kind(StrEnum):
     TABLE = "table"  # a comparison of scores
 
 
+def shown(value: Any) -> str:
+    """A value of a matrix as one writes it in the YAML: 20.0 is "20"."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
 @dataclass(frozen=True)
 class Result:
     """A finished result: its folder, the stage that made it, and its place in the matrix."""

@@ -130,6 +130,30 @@ def test_set_is_typed_like_the_file(load: Load) -> None:
     assert pipeline.jobs[0].config.words == "other words"
 
 
+def test_a_setting_becomes_a_matrix(load: Load) -> None:
+    text = """\
+name: p
+stages:
+  clips: {use: read}
+  model: {use: fit, inputs: {clips: clips}, config: {epochs: 9, optimiser: {lr: 1e-2}, limit: 4}}
+"""
+    pipeline = load(text, "model.matrix.epochs=[1, 2]", "model.matrix.optimiser.lr=[1e-3]")
+    found = [(job.config.epochs, job.config.optimiser.lr) for job in pipeline.jobs[1:]]
+    assert found == [(1, 1e-3), (2, 1e-3)]
+    assert pipeline.jobs[1].config.limit == 4
+
+
+def test_labels_show_a_value_as_it_is_written(load: Load) -> None:
+    text = """\
+name: p
+stages:
+  clips: {use: read}
+  model: {use: fit, inputs: {clips: clips}, matrix: {clip_seconds: [2, 0.5]}}
+"""
+    labels = [job.label for job in load(text).jobs]
+    assert labels == ["clips", "model (clip_seconds=2)", "model (clip_seconds=0.5)"]
+
+
 def test_a_pattern_sets_every_stage_that_fits(load: Load) -> None:
     text = """\
 name: p

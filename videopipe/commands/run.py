@@ -98,7 +98,7 @@ def what_next(outcomes: "list[Outcome]", page: Path | None, args: argparse.Names
     if page is not None:
         lines.append(f"  {page}    the report: open it in a browser")
     if Kind.TABLE in last:
-        lines.append(f"  {last[Kind.TABLE].folder}    the comparison")
+        lines.append(f"  {last[Kind.TABLE].folder / 'table.md'}    the comparison")
     if Kind.SCORES in last:
         lines.append(f"  {last[Kind.SCORES].folder}    the evaluation, number by number")
     if Kind.PREDICTIONS in last:

@@ -8,7 +8,7 @@ import numpy as np
 
 from videopipe.errors import DataError
 from videopipe.evaluation import Metrics, ScoreTable, read_metrics, read_scores
-from videopipe.stage import Result
+from videopipe.stage import Result, shown
 from videopipe.statistics import PairedComparison, compare_paired, proportion, spread
 
 
@@ -17,6 +17,7 @@ class Evaluation:
     """One evaluation as the comparison sees it: the row it belongs to and which repeat it is."""
 
     row: str
+    stage: str
     repeat: str  # "split=2"; empty when nothing is repeated
     metrics: Metrics
     table: ScoreTable
@@ -55,7 +56,7 @@ def read_evaluations(results: Sequence[Result], average_over: str | None) -> lis
         if key != average_over and len({str(result.variant.get(key)) for result in results}) > 1
     ]
     places = [
-        " ".join(f"{key}={_shown(result.variant[key])}" for key in varying if key in result.variant)
+        " ".join(f"{key}={shown(result.variant[key])}" for key in varying if key in result.variant)
         for result in results
     ]
     stages_at = {place: set[str]() for place in places}
@@ -69,19 +70,18 @@ def read_evaluations(results: Sequence[Result], average_over: str | None) -> lis
         if average_over is not None and average_over in result.variant:
             repeat = f"{average_over}={result.variant[average_over]}"
         metrics, table = read_metrics(result.folder), read_scores(result.folder)
-        found.append(Evaluation(name, repeat, metrics, table))
+        found.append(Evaluation(name, result.stage, repeat, metrics, table))
     return found
 
 
-def _shown(value: Any) -> str:
-    """20.0 -> "20", as one writes it in the YAML."""
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
 def make_rows(evaluations: Sequence[Evaluation], paper_percent: Mapping[str, float]) -> list[Row]:
-    """One row per name, in order of appearance; `paper_percent` names rows of the table."""
+    """One row per name, in order of appearance; `paper_percent` names rows of the table.
+
+    It may also name a stage that a matrix has spread over several rows; none of them is its row.
+    """
     by_name = group_by_row(evaluations)
-    unknown = sorted(set(paper_percent) - set(by_name))
+    stages = {evaluation.stage for evaluation in evaluations}
+    unknown = sorted(set(paper_percent) - set(by_name) - stages)
     if unknown:
         raise DataError(
             f"compare: `paper` names {', '.join(unknown)}, but the rows of this table are "

@@ -14,7 +14,12 @@ PAPER_PROTOCOL_NOTE = (
 )
 
 
-def markdown(rows: Sequence[Row], pairs: Mapping[str, PairedComparison], reference: str) -> str:
+def markdown(
+    rows: Sequence[Row],
+    pairs: Mapping[str, PairedComparison],
+    reference: str,
+    paper_percent: Mapping[str, float],
+) -> str:
     """The table a reader looks at first, then the paired comparisons, then what to know."""
     headings = ["", "paper", "here", "95 % interval", "top-5", "mean class", "parameters"]
     headings += ["s / step", "memory"]
@@ -24,10 +29,10 @@ def markdown(rows: Sequence[Row], pairs: Mapping[str, PairedComparison], referen
         text += f"\nDifferences in top-1 to `{reference}`, on the same videos:\n\n"
         paired = [["", "points", "95 % interval", "only this / only reference", "p (McNemar)"]]
         text += _table(paired + [_pair_cells(name, pair) for name, pair in pairs.items()])
-    return text + "".join(f"\n{note}\n" for note in notes(rows))
+    return text + "".join(f"\n{note}\n" for note in notes(rows, paper_percent))
 
 
-def notes(rows: Sequence[Row]) -> list[str]:
+def notes(rows: Sequence[Row], paper_percent: Mapping[str, float]) -> list[str]:
     """What a reader must know to read the numbers rightly."""
     found = [f"Top-1 over {_span([row.videos for row in rows])} videos; Wilson 95 % intervals."]
     if any(row.repeats > 1 for row in rows):
@@ -40,6 +45,9 @@ def notes(rows: Sequence[Row]) -> list[str]:
     if any(row.failed for row in rows):
         unread = ", ".join(f"{row.name}: {row.failed}" for row in rows if row.failed)
         found.append(f"Videos that could not be read, counted as mistakes: {unread}.")
+    for stage in sorted(set(paper_percent) - {row.name for row in rows}):
+        value = paper_percent[stage]
+        found.append(f"The paper has {value:g} for `{stage}`, which is several rows here.")
     return found
 
 

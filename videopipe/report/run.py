@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from videopipe.errors import DataError
+from videopipe.stage import shown
 
 FINISHED = ("cached", "done", "resumed")
 
@@ -26,7 +27,7 @@ class ReportedJob:
     @property
     def label(self) -> str:
         """The stage, and what tells this variant from the others."""
-        variant = " ".join(f"{key}={value}" for key, value in self.variant.items())
+        variant = " ".join(f"{key}={shown(value)}" for key, value in self.variant.items())
         return f"{self.stage} {variant}".strip()
 
     @property

@@ -46,7 +46,7 @@ def run(config: CompareConfig, inputs: Inputs, out: Path) -> Summary:
     for picture in draw(rows, evaluations):
         picture.save(out)
     write_text(out / "table.csv", csv_text(rows))
-    write_text(out / "table.md", markdown(rows, pairs, reference))
+    write_text(out / "table.md", markdown(rows, pairs, reference, config.paper))
     write_text(out / "table.json", json.dumps(without_nan(whole), indent=2, allow_nan=False))
     return {"rows": len(rows), "top1": {row.name: round(row.top1, 4) for row in rows}}
 

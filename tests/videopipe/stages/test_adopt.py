@@ -57,11 +57,11 @@ def test_a_folder_is_not_contradicted(tmp_path: Path, make_model) -> None:
     with pytest.raises(CheckpointError, match="it says timm/test_resnet; leave 'architecture' out"):
         STAGE.run(other, Inputs({}), tmp_path)
     size = AdoptConfig(checkpoint=video, image_size=64)
-    with pytest.raises(CheckpointError, match="its config.json says that; leave 'image_size' out"):
+    with pytest.raises(CheckpointError, match=r"its config\.json says that; leave 'image_size' out"):
         STAGE.run(size, Inputs({}), tmp_path)
 
 
 def test_a_file_needs_the_name_of_its_network(tmp_path: Path) -> None:
     (tmp_path / "w.pth").write_bytes(b"")
-    with pytest.raises(CheckpointError, match=r"w.pth is a file of weights: set 'architecture'"):
+    with pytest.raises(CheckpointError, match=r"w\.pth is a file of weights: set 'architecture'"):
         STAGE.run(AdoptConfig(checkpoint=tmp_path / "w.pth"), Inputs({}), tmp_path / "out")

@@ -35,6 +35,19 @@ def compare(results: list[Result], out: Path, **config: Any) -> dict[str, Any]:
     return json.loads((out / "table.json").read_text())
 
 
+def test_a_number_of_the_paper_for_a_stage_that_a_matrix_has_spread(tmp_path: Path) -> None:
+    results = [
+        Result(evaluation(tmp_path / "a", 20), "i3d"),
+        Result(evaluation(tmp_path / "b", 34), "s4nd", {"length": 1.0}),
+        Result(evaluation(tmp_path / "c", 30), "s4nd", {"length": 20.0}),
+    ]
+    found = compare(results, tmp_path / "out", paper={"i3d": 58.1, "s4nd": 62.1})
+    papers = {row["name"]: row["paper"] for row in found["rows"]}
+    assert papers == {"i3d": 0.581, "length=1": None, "length=20": None}
+    text = (tmp_path / "out" / "table.md").read_text()
+    assert "The paper has 62.1 for `s4nd`, which is several rows here." in text
+
+
 def test_stages_beside_the_paper_with_cost_and_a_paired_test(tmp_path: Path) -> None:
     cost = {
         "model": {"parameters": 31_400_000},
