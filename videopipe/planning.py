@@ -8,6 +8,7 @@ from videopipe.fingerprint import as_json
 from videopipe.pipeline import Job
 from videopipe.results import STARTED, Results, read_record
 from videopipe.runner import with_dependants
+from videopipe.stage import shown
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def _reasons(job: Job, results: Results) -> list[str]:
     variant = as_json(job.variant)
     earlier = [r for r in results.earlier(job.stage) if r.get("variant") == variant]
     if not earlier:
-        values = ", ".join(f"{key}={value}" for key, value in variant.items())
+        values = ", ".join(f"{key}={shown(value)}" for key, value in variant.items())
         return [f"never run with {values}" if values else "never run"]
     # `min` keeps the first of equals, and the newest comes first.
     return min((differences(record, job) for record in earlier), key=len) or ["its result is gone"]
@@ -70,10 +71,18 @@ def differences(record: Mapping[str, Any], job: Job) -> list[str]:
             found.append(f"{key}: the files below {now} have changed")
         else:
             found.append(f"{key}: {was} -> {now}")
-    for name in [*new["inputs"], *(n for n in old.get("inputs", {}) if n not in new["inputs"])]:
-        if old.get("inputs", {}).get(name) != new["inputs"].get(name):
-            sources = sorted({source.stage for source in job.inputs.get(name, ())})
-            found.append(f"input {name}: another result of {', '.join(sources) or 'no stage'}")
+    given = old.get("inputs", {})
+    for name in [*new["inputs"], *(name for name in given if name not in new["inputs"])]:
+        before_it, after_it = given.get(name, []), new["inputs"].get(name, [])
+        if before_it != after_it:
+            pairs = zip(job.inputs.get(name, ()), after_it, strict=True)
+            new_ones = dict.fromkeys(job.stage for job, made in pairs if made not in before_it)
+            words = (
+                f"another result of {', '.join(new_ones)}"
+                if new_ones
+                else "fewer results, or in another order"
+            )
+            found.append(f"input {name}: {words}")
     return found
 
 
