@@ -1,11 +1,10 @@
 """docs/journeys/researcher.md does what it says."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.journeys.walk import REPOSITORY, Command, Walk, read_page
+from tests.journeys.walk import REPOSITORY, VARIABLES, Command, Walk, read_page
 
 
 @pytest.fixture
@@ -16,11 +15,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def variables() -> dict[str, str]:
-    path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
-    return {"PATH": path, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
-
-
 def on_real_files(step: object) -> bool:
     """The first two commands of the page look at the genuine data set."""
     return isinstance(step, Command) and step.text in ('videopipe check "$HMDB51"', "echo $?")
@@ -28,7 +22,7 @@ def on_real_files(step: object) -> bool:
 
 def test_the_genuine_files_are_seen_as_the_page_says(folder: Path, shared: Path) -> None:
     data = str(shared / "data" / "hmdb51")
-    walk = Walk(folder, {**variables(), "HMDB51": data}, {data: "/data/hmdb51"})
+    walk = Walk(folder, {**VARIABLES, "HMDB51": data}, {data: "/data/hmdb51"})
     walk.take([step for step in read_page("researcher.md") if on_real_files(step)])
 
 
@@ -36,4 +30,4 @@ def test_the_genuine_files_are_seen_as_the_page_says(folder: Path, shared: Path)
 def test_the_table_is_rehearsed_interrupted_and_extended(folder: Path) -> None:
     steps = [step for step in read_page("researcher.md") if not on_real_files(step)]
     assert len(steps) == 11
-    Walk(folder, variables()).take(steps)
+    Walk(folder, VARIABLES).take(steps)

@@ -14,6 +14,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,12 @@ PAGES = REPOSITORY / "docs" / "journeys"
 STOPS = {"^C": signal.SIGINT, "Killed": signal.SIGKILL}
 LONGEST_SECONDS = 240.0
 END = "== end of the command:"
+# One thread each: the tests run side by side. The shell finds `videopipe` beside the interpreter.
+VARIABLES = {
+    "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    "PYTHONPATH": str(REPOSITORY),
+    "OMP_NUM_THREADS": "1",
+}
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"[0-9a-f]{12}|\d+(?:[.,:]\d+)*(?:e[-+]\d+)?")
 
