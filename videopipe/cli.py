@@ -1,6 +1,7 @@
 """The command line: one verb per file of `commands/`, and the one boundary where errors end."""
 
 import argparse
+import io
 import os
 import platform
 import signal
@@ -66,6 +67,8 @@ class Terminated(KeyboardInterrupt):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and turn whatever happens into a message and an exit code."""
     args = build_parser().parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a file name that is no text must not stop us
+        sys.stdout.reconfigure(errors="backslashreplace")
     # Threads that wait by spinning make torch ten times slower where another job wants the cores.
     # Read when torch is first imported, which no command has done yet.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")

@@ -87,6 +87,7 @@ def main(args: argparse.Namespace) -> int:
 def print_summary(manifest: "Manifest", findings: "list[Finding]") -> None:
     """What was found, how much of it, and what is wrong, a few files of each kind."""
     from videopipe.data.findings import MEANINGS, counts_of, num_lost
+    from videopipe.data.listing import printable
 
     hours = sum(record.duration_seconds or 0.0 for record in manifest.records) / 3600
     looked_at = sum(record.status in ("ok", "partial", "failed") for record in manifest.records)
@@ -99,7 +100,8 @@ def print_summary(manifest: "Manifest", findings: "list[Finding]") -> None:
         print(f"\n{kind}: {count} ({MEANINGS[kind]})")
         shown = [finding for finding in findings if finding.kind == kind][:LINES_PER_KIND]
         for finding in shown:
-            print(f"  {finding.path}{f': {finding.detail}' if finding.detail else ''}")
+            line = f"{finding.path}{f': {finding.detail}' if finding.detail else ''}"
+            print(f"  {printable(line)}".replace("\n", "\\n"))
         if count > len(shown):
             print(f"  … and {count - len(shown)} more; --table writes them all")
     lost = num_lost(findings)
@@ -114,6 +116,7 @@ def write_table(path: Path, manifest: "Manifest", findings: "list[Finding]") -> 
     from dataclasses import asdict
 
     from pretrained_2d.atomic import write_text
+    from videopipe.data.listing import printable
 
     said: dict[str, list[str]] = {}
     for finding in findings:
@@ -122,8 +125,9 @@ def write_table(path: Path, manifest: "Manifest", findings: "list[Finding]") -> 
     for record in manifest.records:
         label = "" if record.label is None else manifest.labels[record.label]
         found = "; ".join(said.get(record.path, ()))
-        rows.append(asdict(record) | {"label": label, "findings": found})
-    rows += [{"path": extra, "findings": "extra"} for extra in manifest.extra]
+        said_of_it = {"label": label, "findings": found, "reason": printable(record.reason)}
+        rows.append(asdict(record) | {"path": printable(record.path)} | said_of_it)
+    rows += [{"path": printable(extra), "findings": "extra"} for extra in manifest.extra]
     if path.suffix == ".jsonl":
         write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
         return

@@ -7,6 +7,7 @@ from typing import Literal
 
 from videopipe.data.decoder import EMPTY_REASON
 from videopipe.data.manifest import Manifest, VideoRecord
+from videopipe.data.sampling import REMAINDER_SECONDS
 
 Kind = Literal[
     "missing",
@@ -76,7 +77,7 @@ def _of_one(record: VideoRecord, clip_seconds: float) -> Iterable[Finding]:
     if record.status == "partial":
         yield Finding("partial", record.path, record.reason)
     start, end = record.span_seconds
-    if end - start < clip_seconds:
+    if end - start < clip_seconds - REMAINDER_SECONDS:
         yield Finding("too short", record.path, f"{end - start:.2f} s")
     if record.variable_rate:
         yield Finding("variable rate", record.path)

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 VIDEO_SUFFIXES = frozenset(
-    {".3gp", ".asf", ".avi", ".divx", ".flv", ".gif", ".h264", ".hevc", ".ivf", ".m2ts", ".m2v"}
-    | {".m4v", ".mjpeg", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".mts", ".mxf", ".ogm", ".ogv"}
-    | {".ps", ".rm", ".rmvb", ".swf", ".ts", ".vob", ".webm", ".wmv", ".y4m"}
+    """
+    .264 .265 .3g2 .3gp .amv .apng .asf .avi .divx .dv .f4v .flv .gif .h264 .h265 .hevc .ivf .m1v
+    .m2t .m2ts .m2v .m4v .mjpeg .mjpg .mkv .mov .mp4 .mpe .mpeg .mpg .mts .mxf .nut .ogm .ogv .ps
+    .qt .rm .rmvb .swf .ts .vob .webm .wmv .xvid .y4m
+    """.split()  # noqa: SIM905 - ninety quotes and commas would hide it
 )
 SPLIT_NAMES = {
     "train": "train",
@@ -45,6 +47,11 @@ class Listing:
     labels: tuple[str, ...]
     extra: tuple[str, ...] = ()
     test_is_given: bool = False  # an official test split that must not be touched
+
+
+def printable(path: str) -> str:
+    """The path as text: bytes that are no UTF-8 are written as \\xNN."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def is_video(path: Path) -> bool:

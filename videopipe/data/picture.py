@@ -1,5 +1,6 @@
 """From a decoded picture to upright RGB of the wanted size."""
 
+import math
 import struct
 
 import numpy as np
@@ -55,6 +56,16 @@ def upright(frames: Tensor, turns: int, mirrored: bool) -> Tensor:
     if mirrored:
         frames = frames.flip(-1)
     return torch.rot90(frames, turns, (-2, -1)) if turns else frames
+
+
+def mirror_too(frames: Tensor, display_matrix: bytes) -> Tensor:
+    """Mend what readers leave that heed the angle of a matrix and not its mirror."""
+    if not display_matrix or not turns_and_mirror(display_matrix)[1]:
+        return frames
+    a, b = struct.unpack("<2i", display_matrix[:8])
+    turned = round(-math.degrees(math.atan2(b, a)) / 90)
+    stored = torch.rot90(frames, -turned, (-2, -1))
+    return upright(stored, *turns_and_mirror(display_matrix))
 
 
 def rows_of(plane: Pixels, height: int, width: int) -> Pixels:

@@ -104,7 +104,8 @@ class WorkerPool(Generic[T]):
         self._context = multiprocessing.get_context("forkserver")
         # Imported once, before workers are forked: they start in no time and share the memory.
         ours = function.__module__.startswith("videopipe.")
-        modules = ["videopipe.data.pool_worker", *([function.__module__] if ours else [])]
+        modules = ["videopipe.data.pool_worker", "videopipe.data.backends.pyav"]
+        modules += [function.__module__] if ours else []
         self._context.set_forkserver_preload(modules)
         self._workers: list[_Worker[T]] = []
         self._failed_starts = 0

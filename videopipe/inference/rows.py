@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from videopipe.inference.sources import printable, source_id
+from videopipe.data.listing import printable
+from videopipe.inference.sources import source_id
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+from videopipe.data.listing import VIDEO_SUFFIXES
 from videopipe.data.manifest import DATASET_FILE, RECORDS_FILE, read_manifest
 from videopipe.errors import DataError
 from videopipe.inference.manifests import MANIFEST_SUFFIXES, Source, read_list, read_manifest_file
@@ -21,12 +22,8 @@ from videopipe.inference.manifests import MANIFEST_SUFFIXES, Source, read_list, 
 LIST_SUFFIXES = (".txt", ".lst", ".list")
 # Containers that may hold moving pictures. Sound files are among them on purpose: a film without
 # pictures gets a row that says so, and is not silently missing from the table.
-MEDIA_SUFFIXES = frozenset(
-    """
-    .3g2 .3gp .amv .asf .avi .divx .dv .f4v .flv .gif .h264 .h265 .hevc .ivf .m1v .m2t .m2ts .m2v
-    .m4v .mjpeg .mjpg .mkv .mov .mp4 .mpe .mpeg .mpg .mts .mxf .nut .ogm .ogv .ps .qt .rm .rmvb
-    .swf .ts .vob .webm .wmv .y4m .aac .flac .m4a .mka .mp3 .oga .ogg .opus .wav .wma
-    """.split()  # noqa: SIM905 - eighty quotes and commas would hide it
+MEDIA_SUFFIXES = VIDEO_SUFFIXES | frozenset(
+    ".aac .flac .m4a .mka .mp3 .oga .ogg .opus .wav .wma".split()  # noqa: SIM905
 )
 
 
@@ -145,11 +142,18 @@ def _folder(folder: str, listing: Listing) -> Iterator[Source]:
         for entry in entries:
             if entry.name.startswith(".") or entry.name.endswith(".parts"):
                 continue
-            if entry.is_dir():
+            if _is_folder(entry):
                 (links if entry.is_symlink() else waiting).append(entry.path)
             elif _is_media(entry.path, listing):
                 found.append(entry.path)
     yield from (Source(path) for path in sorted(found))
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads to itself; its row will say so
+        return False
 
 
 def _is_media(path: str, listing: Listing) -> bool:
@@ -170,11 +174,6 @@ def _nothing_found(given: Sequence[str | Source], listing: Listing) -> str:
     words.append("expected video files (.mp4, .avi, .mkv, .webm, …), folders of them, a pattern,")
     words.append("a list (.txt), a manifest (.csv, .jsonl), or - for paths on standard input")
     return "\n  ".join(words)
-
-
-def printable(path: str) -> str:
-    """The path as it stands in the table: bytes that are no UTF-8 are written as \\xNN."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def source_id(source: Source) -> str:

@@ -7,10 +7,11 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from videopipe.data.listing import printable
 from videopipe.data.manifest import Manifest, VideoRecord, write_manifest
 from videopipe.errors import DataError
 from videopipe.inference.manifests import Source
-from videopipe.inference.sources import find_videos, printable, source_id
+from videopipe.inference.sources import find_videos, source_id
 
 
 def touch(folder: Path, *names: str) -> Path:

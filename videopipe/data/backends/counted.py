@@ -18,7 +18,7 @@ from videopipe.data.decoder import (
     VideoInfo,
     check_clip_size,
 )
-from videopipe.data.picture import scaled_size, shrink
+from videopipe.data.picture import mirror_too, scaled_size, shrink
 
 FRAMES_AT_A_TIME = 32
 
@@ -34,6 +34,8 @@ class CountedDecoder:
         self._timeline = read_timeline(path)
         if self._timeline.format_name == "mpegts":
             raise BackendUnavailableError(path, "readers that count lose count in MPEG-TS; use av")
+        if self._timeline.info.pixel_format == "pal8":
+            raise BackendUnavailableError(path, "it loses the palette of the pictures; use av")
         self._short_side = short_side
         self._next = 0  # the number of the frame after those read
         self._open()
@@ -77,12 +79,13 @@ class CountedDecoder:
         ]
         wanted = sorted(set(numbers))
         frames = self._jumping(wanted) if self._timeline.may_jump else self._in_order(wanted)
+        frames = mirror_too(frames, self._timeline.display_matrix)
         place = {number: position for position, number in enumerate(wanted)}
         return frames[[place[number] for number in numbers]]
 
     def _jumping(self, wanted: Sequence[int]) -> Tensor:
         parts = [
-            shrink(self._read(wanted[first : first + FRAMES_AT_A_TIME]), self._short_side)
+            self._shrunk(self._read(wanted[first : first + FRAMES_AT_A_TIME]))
             for first in range(0, len(wanted), FRAMES_AT_A_TIME)
         ]
         return torch.cat(parts)
@@ -97,6 +100,16 @@ class CountedDecoder:
             frames = self._read(numbers)
             chosen = [number - self._next for number in wanted if number in numbers]
             if chosen:
-                parts.append(shrink(frames[chosen], self._short_side))
+                parts.append(self._shrunk(frames[chosen]))
             self._next = numbers[-1] + 1
         return torch.cat(parts)
+
+    def _shrunk(self, frames: Tensor) -> Tensor:
+        found, info = tuple(frames.shape[-2:]), self._timeline.info
+        if found != (info.height, info.width):
+            raise BackendUnavailableError(
+                self.path,
+                f"its pictures have {found[1]}×{found[0]} pixels instead of "
+                f"{info.width}×{info.height}: it reads another stream of the file; use av",
+            )
+        return shrink(frames, self._short_side)

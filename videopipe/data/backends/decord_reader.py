@@ -18,7 +18,7 @@ class DecordDecoder(CountedDecoder):
     def _open(self) -> None:
         try:
             self._reader = decord.VideoReader(str(self.path), num_threads=1)
-        except (decord.DECORDError, RuntimeError) as error:
+        except (decord.DECORDError, RuntimeError, UnicodeEncodeError) as error:
             raise DecodeError(self.path, f"decord cannot open it ({_words(error)})") from None
 
     def _read(self, numbers: Sequence[int]) -> Tensor:

@@ -56,8 +56,8 @@ class PyavDecoder:
             self._stream.close()
             raise
         first = self.reel.shown.frame
-        matrix = first.side_data.get("DISPLAYMATRIX")
-        self._turns, self._mirrored = turns_and_mirror(bytes(matrix)) if matrix else (0, False)
+        self.display_matrix = bytes(first.side_data.get("DISPLAYMATRIX") or b"")
+        self._turns, self._mirrored = turns_and_mirror(self.display_matrix)
         self._size = scaled_size(first.height, first.width, short_side)
         self._may_skip = True
 

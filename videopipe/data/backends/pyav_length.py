@@ -1,6 +1,7 @@
 """How long a video is: what the header says, mended by what can be checked without decoding."""
 
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from videopipe.data.backends.pyav_stream import PyavStream
@@ -8,6 +9,13 @@ from videopipe.data.backends.pyav_stream import PyavStream
 SANE_FRAME_RATES = (0.01, 400.0)  # beyond: a container's tick rate posing as a frame rate
 FALLBACK_FRAME_RATE = 25.0  # of a single frame without any times
 FULLY_INDEXED = ("avi", "mov,mp4,m4a,3gp,3g2,mj2")  # formats that list every frame in the header
+COUNT_TOLERANCE = 3  # frames by which genuine AVI headers and their index disagree
+# MPEG program streams have a time for every few frames only, so FFmpeg's guess ends too early.
+GUESSED_LENGTH = ("mpeg",)
+# Recordings are often joined byte by byte, each with its own times. Only reading tells, so short
+# ones are read.
+READ_WHOLE_BYTES = 32 * 2**20
+LARGEST_REORDERING = 17  # frames by which H.264 and HEVC may go back in time; more is a new film
 
 
 @dataclass(frozen=True)
@@ -17,6 +25,7 @@ class Length:
     duration_seconds: float
     frame_rate: float
     num_frames: int
+    counted: bool = False  # the times of the frames are missing, or start anew on the way
     problems: tuple[str, ...] = ()
 
 
@@ -24,9 +33,15 @@ def measure(stream: PyavStream, origin_stamp: int) -> Length:
     """Read the header; where it says nothing or cannot be trusted, read packets (not pictures)."""
     rate = _sane_rate(stream)
     promised_seconds = (stream.stream.duration or 0) * stream.tick_seconds
-    if stream.format_name in FULLY_INDEXED and promised_seconds > 0 and rate is not None:
-        return _measure_by_index(stream, promised_seconds, rate)
-    if promised_seconds > 0 and rate is not None:
+    if stream.format_name == "mpegts" and _size_bytes(stream.path) <= READ_WHOLE_BYTES:
+        return _measure_by_packets(stream, origin_stamp, rate, from_start=True)
+    if promised_seconds > 0 and rate is not None and stream.format_name not in GUESSED_LENGTH:
+        if stream.format_name in FULLY_INDEXED:
+            if _index_is_whole(stream):
+                return _measure_by_index(stream, promised_seconds, rate)
+            return _check_count(
+                stream, _measure_by_packets(stream, origin_stamp, rate, from_start=True)
+            )
         return Length(
             promised_seconds, rate, stream.stream.frames or round(promised_seconds * rate)
         )
@@ -53,32 +68,72 @@ def _measure_by_index(stream: PyavStream, promised_seconds: float, rate: float) 
     end_stamp = min(entry.timestamp for entry in missing)
     remaining_seconds = max(0.0, (end_stamp - first_stamp) * stream.tick_seconds)
     problem = f"cut off: the last {len(missing)} of {len(entries)} frames are missing"
-    return Length(remaining_seconds, rate, len(entries) - len(missing), (problem,))
+    count = len(entries) - len(missing)
+    return Length(remaining_seconds, rate, count, problems=(problem,))
 
 
-def _measure_by_packets(stream: PyavStream, origin_stamp: int, rate: float | None) -> Length:
+def _index_is_whole(stream: PyavStream) -> bool:
+    """AVI keeps its index at the end, where it is cut off, and a count that may be anything."""
+    if stream.format_name != "avi":
+        return True
+    return abs(len(stream.index()) - stream.stream.frames) <= COUNT_TOLERANCE
+
+
+def _check_count(stream: PyavStream, found: Length) -> Length:
+    promised = stream.stream.frames
+    if promised <= found.num_frames + COUNT_TOLERANCE:
+        return found
+    problem = f"the header promises {promised} frames, the file holds {found.num_frames}"
+    return replace(found, problems=(problem,))
+
+
+def _measure_by_packets(
+    stream: PyavStream, origin_stamp: int, rate: float | None, *, from_start: bool = False
+) -> Length:
     """Read packets: the last ones when the rate is known and the file can be sought, else all."""
+    end_seconds = stream.container_seconds
+    if rate is not None and end_seconds is not None and not from_start:
+        end_stamp = origin_stamp + int(end_seconds / stream.tick_seconds)
+        known = [stamp for stamp in _stamps(stream, end_stamp) if stamp is not None]
+        if known:  # else the seek went past everything
+            duration_seconds = (max(known) - origin_stamp) * stream.tick_seconds + 1 / rate
+            return Length(duration_seconds, rate, round(duration_seconds * rate))
+    stamps = _stamps(stream, None)
+    known = [stamp for stamp in stamps if stamp is not None] or [origin_stamp]
+    last_seconds = (max(known) - origin_stamp) * stream.tick_seconds
+    if rate is None:
+        rate = (len(known) - 1) / last_seconds if last_seconds > 0 else FALLBACK_FRAME_RATE
+    duration_seconds = last_seconds + 1 / rate
+    counted = _are_counted(stamps, rate * stream.tick_seconds)
+    if counted:
+        duration_seconds = len(stamps) / rate
+    return Length(duration_seconds, rate, len(stamps), counted)
+
+
+def _stamps(stream: PyavStream, from_stamp: int | None) -> list[int | None]:
+    """The times of all packets, or of those from a key frame before `from_stamp` on."""
     reader = PyavStream(stream.path)
     try:
-        end_seconds = stream.container_seconds
-        sought = False
-        if rate is not None and end_seconds is not None:
-            sought = reader.seek(origin_stamp + int(end_seconds / stream.tick_seconds))
-        stamps = [
+        if from_stamp is not None and not reader.seek(from_stamp):
+            return []
+        return [
             packet.pts if packet.pts is not None else packet.dts
             for packet in reader.packets()
             if packet.size
         ]
     finally:
         reader.close()
-    known = [stamp for stamp in stamps if stamp is not None] or [origin_stamp]
-    last_seconds = (max(known) - origin_stamp) * stream.tick_seconds
-    if rate is None:
-        rate = (len(known) - 1) / last_seconds if last_seconds > 0 else FALLBACK_FRAME_RATE
-    duration_seconds = last_seconds + 1 / rate
-    count = len(stamps)
-    num_frames = round(duration_seconds * rate) if sought else count
-    return Length(duration_seconds, rate, num_frames)
+
+
+def _are_counted(stamps: list[int | None], frames_per_tick: float) -> bool:
+    """Whether the frames must be counted: without times, or films joined that each start anew."""
+    known = [stamp for stamp in stamps if stamp is not None]
+    if 2 * len(known) < len(stamps):
+        return True
+    return any(
+        (before - after) * frames_per_tick > LARGEST_REORDERING
+        for before, after in itertools.pairwise(known)
+    )
 
 
 def _size_bytes(path: Path) -> int:

@@ -55,6 +55,9 @@ class Reel:
         self.restart()
         self._length = measure(stream, self._origin_stamp)
         self.period_seconds = 1 / self._length.frame_rate
+        if self._length.counted:
+            self.clock = "count"
+            self.restart()
 
     @property
     def length(self) -> Length:

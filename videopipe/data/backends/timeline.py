@@ -1,18 +1,22 @@
 """When each frame of a video begins, for backends that count frames instead of timing them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from videopipe.data.backends.pyav import PyavDecoder
 from videopipe.data.backends.pyav_stream import PyavStream
 from videopipe.data.decoder import VideoInfo
+from videopipe.errors import DecodeError
 
 
 @dataclass(frozen=True)
 class Timeline:
     """Frames in film order, and whether a reader may be trusted to jump among them.
 
-    Readers that count lose count when they jump, except in MP4 files without edit lists.
+    Readers that count lose count when they jump, except in MP4 files without edit lists whose
+    groups of pictures are closed.
     """
 
     times_seconds: tuple[float, ...]
@@ -20,6 +24,15 @@ class Timeline:
     problems: tuple[str, ...]
     may_jump: bool
     format_name: str
+    display_matrix: bytes
+
+
+class Stamp(NamedTuple):
+    """What a packet says of its frame."""
+
+    pts: int | None
+    is_discard: bool
+    is_key: bool
 
 
 def read_timeline(path: Path) -> Timeline:
@@ -27,20 +40,44 @@ def read_timeline(path: Path) -> Timeline:
     decoder = PyavDecoder(path, None)
     try:
         info, problems, clock = decoder.info, tuple(decoder.problems), decoder.reel.clock
+        display_matrix = decoder.display_matrix
     finally:
         decoder.close()
     stream = PyavStream(path)
     try:
-        packets = [packet for packet in stream.packets() if packet.size]
-        shown = [packet for packet in packets if not packet.is_discard]
-        stamps = sorted(packet.pts for packet in shown if packet.pts is not None)
-        tick_seconds = stream.tick_seconds
-        format_name = stream.format_name
-        may_jump = format_name.startswith("mov,mp4") and len(shown) == len(packets)
+        packets = [
+            Stamp(packet.pts, packet.is_discard, packet.is_keyframe)
+            for packet in stream.packets()
+            if packet.size
+        ]
+        tick_seconds, format_name = stream.tick_seconds, stream.format_name
     finally:
         stream.close()
+    shown = [packet for packet in packets if not packet.is_discard]
+    if not shown:
+        raise DecodeError(path, "every frame is marked as not to be shown")
+    stamps = sorted(packet.pts for packet in shown if packet.pts is not None)
+    may_jump = format_name.startswith("mov,mp4") and len(shown) == len(packets)
     if clock != "pts" or len(set(stamps)) < len(shown):
         times = [number / info.frame_rate for number in range(len(shown))]
     else:
         times = [(stamp - stamps[0]) * tick_seconds for stamp in stamps]
-    return Timeline(tuple(times), info, problems, may_jump, format_name)
+    return Timeline(
+        tuple(times),
+        info,
+        problems,
+        may_jump and not _has_open_groups(packets),
+        format_name,
+        display_matrix,
+    )
+
+
+def _has_open_groups(packets: Sequence[Stamp]) -> bool:
+    """Whether a frame follows a key frame in the file and precedes it in the film."""
+    key_stamp: int | None = None
+    for packet in packets:
+        if packet.is_key:
+            key_stamp = packet.pts
+        elif None not in (packet.pts, key_stamp) and packet.pts < key_stamp:  # type: ignore[operator]
+            return True
+    return False
