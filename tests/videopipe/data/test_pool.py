@@ -98,7 +98,7 @@ def test_a_slow_consumer_bounds_the_workers_and_is_not_a_timeout() -> None:
 
 
 def test_a_talkative_worker_does_not_hide_a_silent_one() -> None:
-    with WorkerPool(behave, workers=2, timeout_seconds=1.0) as pool:
+    with WorkerPool(behave, workers=2, timeout_seconds=3.0) as pool:
         started = time.monotonic()
         for event in pool.run(["stream:1", "hang:1"]):
             if isinstance(event, Failed):
