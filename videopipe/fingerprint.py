@@ -9,10 +9,11 @@ import dataclasses
 import functools
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from videopipe.folders import walk_folders
 
 FINGERPRINT_DIGITS = 12
 
@@ -63,9 +64,9 @@ def _files_below(path: Path) -> list[tuple[str, Path]]:
     if not path.is_dir():
         return [("", path)] if path.exists() else []
     found = []
-    for folder, _, names in os.walk(path, followlinks=True):
+    for folder, _, names in walk_folders(path):
         for name in names:
-            file = Path(folder, name)
+            file = folder / name
             if file.exists():  # a dangling link is nothing to depend on
                 found.append((file.relative_to(path).as_posix(), file))
     return sorted(found)

@@ -120,7 +120,8 @@ FEW_VIDEOS = """ # few videos: small batches, few epochs
         warmup_epochs: 1
         clip_grad_norm: 1.0"""
 MANY_VIDEOS = " {epochs: 50} # the rest as in the paper: batches of 64, lr 1e-4, weight decay 0.2"
-NO_TEST_SPLIT = "\n      num_folds: 5 # no test split: one in five is kept for testing, recordings stay together"
+NO_TEST_SPLIT = """
+      num_folds: 5 # no test split: one in five is kept for testing, recordings stay together"""
 
 
 def write_pipeline(

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from videopipe.folders import walk_folders
+
 VIDEO_SUFFIXES = frozenset(
     """
     .264 .265 .3g2 .3gp .amv .apng .asf .avi .divx .dv .f4v .flv .gif .h264 .h265 .hevc .ivf .m1v
@@ -60,12 +62,10 @@ def is_video(path: Path) -> bool:
 
 
 def videos_below(folder: Path) -> Iterator[Path]:
-    """Every video file below a folder, in a fixed order; links are followed once."""
-    for parent, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        if len(Path(parent).parts) > len(folder.parts) + 32:
-            folders.clear()  # links that lead into themselves
-        yield from (path for name in sorted(names) if is_video(path := Path(parent, name)))
+    """Every video file below a folder, in a fixed order; links are followed, loops of them end."""
+    for parent, folders, names in walk_folders(folder):
+        folders[:] = (name for name in folders if not name.startswith("."))
+        yield from (path for name in sorted(names) if is_video(path := parent / name))
 
 
 def has_videos(folder: Path) -> bool:

@@ -82,7 +82,6 @@ class Watch:
     def __init__(self, bar: Bar, team: Team, done_before: int) -> None:
         self.bar, self.team = bar, team
         self.videos = self.failed = self.shown = 0
-        self.begun = time.perf_counter()
         if done_before:
             bar.advance(done_before, note=f"{done_before} done before")
 
@@ -98,7 +97,5 @@ class Watch:
             self._show(self.team.taken())
 
     def _show(self, done: int) -> None:
-        seconds = time.perf_counter() - self.begun
-        note = f"{done / seconds:.3g} videos/s" + (f", {self.failed} not ok" if self.failed else "")
-        self.bar.advance(done - self.shown, note=note)
+        self.bar.advance(done - self.shown, note=f"{self.failed} not ok" if self.failed else "")
         self.shown = done
