@@ -116,6 +116,7 @@ class Block(nn.Module):
     def forward(self, signal: Tensor, rate: Rate = 1.0) -> Tensor:
         """(batch, channels, *axes) -> the same shape."""
         branch = self.mixer(signal, rate).movedim(1, -1)  # (batch, *axes, channels)
+        branch = branch.contiguous()  # once here, not in the norm and again in its gradient
         branch = self.mlp(self.norm(branch))
         if self.scale is not None:
             branch = branch * self.scale

@@ -61,4 +61,5 @@ def build_optimizer(groups: Sequence[ParameterGroup], recipe: Recipe) -> AdamW:
             for group in groups
         ],
         betas=recipe.betas,
+        fused=True,  # a third of the time of the loop over parameters, on a CPU too
     )

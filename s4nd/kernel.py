@@ -25,10 +25,10 @@ def _divide(x: Complex, y: Complex) -> Complex:
     return re * scale, im * scale
 
 
-def bandlimit_mask(base_dt: Tensor, a: Tensor, bandlimit: float) -> Tensor:
-    """1 for functions of less than bandlimit / 2 cycles per base sample, else 0: (H, n, 1)."""
-    frequency = base_dt * a[..., 1].abs() / (2 * math.pi)  # (H, n)
-    return (frequency < bandlimit / 2).to(a.dtype)[..., None]
+def bandlimit_mask(base_dt: Tensor, a_imag: Tensor, bandlimit: float) -> Tensor:
+    """1 for functions of less than bandlimit / 2 cycles per base sample, else 0."""
+    frequency = base_dt * a_imag.abs() / (2 * math.pi)
+    return (frequency < bandlimit / 2).to(a_imag.dtype)
 
 
 def diagonal_kernel(

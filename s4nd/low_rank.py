@@ -1,6 +1,7 @@
 """Sampling the kernel of one axis whose A is diagonal plus low rank: M = diag(a) - P P^H.
 
-Letters: H channels, n conjugate pairs, K kernels per channel, R low rank, L length, F frequencies.
+Letters: S state spaces, h channels of each, n conjugate pairs, K kernels per channel, R low rank,
+L length, F frequencies.
 Poles can lie within 1e-4 of the imaginary axis, where the low-rank correction cancels sums that are
 10,000 times larger than the result: everything here is computed in double precision.
 
@@ -26,29 +27,25 @@ from s4nd.zero_frequency import zero_frequency
 def low_rank_kernel(
     dt: Tensor, a: Tensor, b: Tensor, c: Tensor, p: Tensor, *, length: int, period: int
 ) -> Tensor:
-    """c (I - A^period)^-1 A^l B of the bilinear system: (K, H, length).
+    """c (I - A^period)^-1 A^l B of the bilinear system: (S, h, K, length).
 
-    dt (H, 1), a and b (H or 1, n, 2), c (K, H, n, 2), p (R, H or 1, n, 2); pairs are real,
-    imaginary.
+    dt (S, h); a and b (S, n), complex; c (S, h, K, 2, n), real and imaginary parts; p (R, S, n).
     """
     if length > period:
         raise ValueError(
             f"a kernel folded over {period} samples has no more than that, got length {length}; "
             "give the axis a longer period"
         )
-    mean = zero_frequency(a, b, c, p)[..., None] / period  # (K, H, 1)
+    mean = zero_frequency(a, b, c, p)[..., None] / period  # (S, h, K, 1)
     if period == 1:
-        return mean + 0 * dt  # the step has no influence, but a gradient
+        return mean + 0 * dt[..., None, None]  # the step has no influence, but a gradient
     grid = frequency_grid(period, length, dt.device)
-    y = dt / 2  # (H, 1)
-    x_re = y * a[..., 0]  # (H, n), x = y a
-    x_squared = y * y * a.square().sum(-1)
-    conjugate_p = torch.stack((p[..., 0], -p[..., 1]), -1).expand(-1, c.shape[1], -1, -1)
-    left = torch.cat((c, conjugate_p)).transpose(0, 1)  # (H, K + R, n, 2)
-    rows = _pair_residues(left, _pair_weights(a, torch.cat((b[None], p))))
-    spectrum_of = _spectrum if len(p) > 1 or torch.compiler.is_compiling() else RankOneKernel.apply
-    spectrum = spectrum_of(y, x_squared, x_re, rows, grid)  # (K, 2F, H)
-    return mean + (torch.matmul(grid.inverse, spectrum) * y[:, 0]).mT
+    y = dt / 2
+    squares, a_re = a.real.square() + a.imag.square(), a.real.contiguous()  # (S, n)
+    weights, rows = _residues(a, b, p)
+    kernel_of = _kernel if len(p) > 1 or torch.compiler.is_compiling() else RankOneKernel.apply
+    kernel = kernel_of(y, squares, a_re, c, weights, rows, grid)  # (K, L, S h)
+    return mean + kernel.view(*kernel.shape[:2], *dt.shape).permute(2, 3, 0, 1)
 
 
 class Grid:
@@ -78,43 +75,42 @@ def _kept_grid(period: int, length: int, device: torch.device) -> Grid:
         return Grid(period, length, device)
 
 
-def _pair_weights(a: Tensor, right: Tensor) -> Tensor:
-    """What turns a left factor into residues, (2, H or 1, 1 + R, 2, n): see `_pair_residues`."""
-    re, im = right.transpose(0, 1).unbind(-1)  # (H or 1, 1 + R, n)
-    a_re, a_im = a[:, None].unbind(-1)  # (H or 1, 1, n)
-    of_re = torch.stack((re, re * a_re + im * a_im), 2)
-    of_im = torch.stack((-im, re * a_im - im * a_re), 2)
-    return 2 * torch.stack((of_re, of_im))
-
-
-def _pair_residues(left: Tensor, weights: Tensor) -> Tensor:
-    """2 Re(w) and 2 Re(w conj a) for w = left * right, right in (b, p): (H, K, 1 + R, 2, n).
+def _residues(a: Tensor, b: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+    """2 Re(w) and 2 Re(w conj a) for w = left * right, right in (b, p), two numbers a pair.
 
     With them w / (i s - k x) + conj(w) / (i s - k conj x) is (2 Re(w) i s - 2 Re(w conj a) k y)
-    over k^2 |x|^2 - s^2 - 2 i s k Re x. left (H, K, n, 2).
+    over k^2 |x|^2 - s^2 - 2 i s k Re x. For left = c: weights of its real and imaginary parts,
+    (S, 2, (1 + R) 2, n); for left = conj(p): the numbers themselves, (S, R (1 + R) 2, n).
     """
-    if weights.shape[1] > 1:
-        re, im = left[:, :, None, None].unbind(-1)  # (H, K, 1, 1, n)
-        return re * weights[0][:, None] + im * weights[1][:, None]
-    # One state space for all channels: a product with a sparse matrix is fastest in both
-    # directions.
-    pairs = weights.shape[-1]
-    matrix = torch.diag_embed(weights[:, 0]).permute(3, 0, 1, 2, 4).reshape(2 * pairs, -1)
-    rows = left.reshape(-1, 2 * pairs) @ matrix
-    return rows.view(*left.shape[:2], -1, 2, pairs)
+    right = torch.cat((b[None], p)).transpose(0, 1)  # (S, 1 + R, n)
+    right = torch.stack((right, right * a.conj()[:, None]), 2).flatten(1, 2)  # (S, (1 + R) 2, n)
+    weights = 2 * torch.stack((right.real, -right.imag), 1)
+    rows = 2 * (p.conj().transpose(0, 1)[:, :, None] * right[:, None]).real
+    return weights, rows.flatten(1, 2)
 
 
-def _spectrum(y: Tensor, x_squared: Tensor, x_re: Tensor, rows: Tensor, grid: Grid) -> Tensor:
-    """What RankOneKernel gives, for any rank of P: (K, 2F, H), real parts then imaginary parts."""
-    rank = rows.shape[2] - 1  # rows (H, K + R, 1 + R, 2, n)
-    re = x_squared[..., None] * grid.cos.square() - grid.sin.square()  # (H, n, F)
-    im = x_re[..., None] * grid.sin_full
-    poles = torch.cat((re, im), -1) / (re * re + im * im).repeat(1, 1, 2)  # (H, n, 2F)
-    sums = torch.matmul(rows.flatten(1, 3), poles).view(*rows.shape[:-1], 2, len(grid.cos))
-    sums = torch.complex(sums[..., 0, :], sums[..., 1, :])  # (H, K + R, 1 + R, 2, F)
-    shift = (y * grid.cos)[:, None, None]  # (H, 1, 1, F)
-    table = 1j * grid.sin * sums[:, :, :, 0] - shift * sums[:, :, :, 1]  # (H, K + R, 1 + R, F)
-    for _ in range(rank):
-        row = table[:, -1:, :-1] * (shift / (1 + shift * table[:, -1:, -1:]))
-        table = table[:, :-1, :-1] - table[:, :-1, -1:] * row
-    return torch.cat((table[:, :, 0].real, table[:, :, 0].imag), -1).movedim(0, -1)
+def _kernel(
+    y: Tensor, squares: Tensor, a_re: Tensor, c: Tensor, weights: Tensor, rows: Tensor, grid: Grid
+) -> Tensor:
+    """What RankOneKernel gives, for any rank of P: (K, L, S h)."""
+    rows_c = (c[..., None, :] * weights[:, None, None]).sum(3)  # (S, h, K, (1 + R) 2, n)
+    right = rows_c.shape[3]
+    rows = rows.view(len(rows), -1, right, rows.shape[-1])[:, None].expand(
+        -1, y.shape[1], -1, -1, -1
+    )
+    rows_c = torch.cat((rows_c, rows), 2)  # (S, h, K + R, (1 + R) 2, n)
+    re = (y.square()[..., None] * squares[:, None])[..., None] * grid.cos.square()
+    re = re - grid.sin.square()  # (S, h, n, F)
+    im = (y[..., None] * a_re[:, None])[..., None] * grid.sin_full
+    poles = torch.cat((re, im), -1) / (re * re + im * im).repeat(1, 1, 1, 2)  # (S, h, n, 2F)
+    sums = torch.matmul(rows_c.flatten(2, 3), poles)  # (S, h, (K + R) (1 + R) 2, 2F)
+    sums = sums.view(*rows_c.shape[:3], right // 2, 2, 2, len(grid.cos))
+    sums = torch.complex(sums[..., 0, :], sums[..., 1, :])  # (S, h, K + R, 1 + R, 2, F)
+    shift = (y[..., None] * grid.cos)[:, :, None, None]  # (S, h, 1, 1, F)
+    table = 1j * grid.sin * sums[..., 0, :] - shift * sums[..., 1, :]  # (S, h, K + R, 1 + R, F)
+    for _ in range(right // 2 - 1):
+        row = table[:, :, -1:, :-1] * (shift / (1 + shift * table[:, :, -1:, -1:]))
+        table = table[:, :, :-1, :-1] - table[:, :, :-1, -1:] * row
+    spectrum = torch.cat((table[:, :, :, 0].real, table[:, :, :, 0].imag), -1)  # (S, h, K, 2F)
+    kernel = torch.matmul(spectrum, grid.inverse.mT) * y[..., None, None]  # (S, h, K, L)
+    return kernel.permute(2, 3, 0, 1).flatten(2)

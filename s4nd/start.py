@@ -108,11 +108,14 @@ def _times_power(c: Tensor, space: StateSpace, dt: Tensor, power: int) -> Tensor
 
 def _sum_of_taps(config: AxisConfig, space: StateSpace, c: Tensor, dt: Tensor) -> Tensor:
     """Response of one direction to a constant signal: (K, H, 1)."""
-    a, b, p = (torch.view_as_real(x) for x in (space.a, space.b, space.p))
-    pairs = torch.view_as_real(c.contiguous())
     if config.num_low_rank:
+        pairs = torch.view_as_real(c).permute(1, 0, 3, 2)[:, None]  # (H, 1, K, 2, n)
         period = config.period or config.size
-        kernel = low_rank_kernel(dt, a, b, pairs, p, length=config.size, period=period)
-    else:
-        kernel = diagonal_kernel(dt, a, b, pairs, length=config.size, rule=config.rule)
+        kernel = low_rank_kernel(
+            dt, space.a, space.b, pairs, space.p, length=config.size, period=period
+        )
+        return kernel[:, 0].sum(-1, keepdim=True).transpose(0, 1)
+    a, b = torch.view_as_real(space.a), torch.view_as_real(space.b)
+    pairs = torch.view_as_real(c.contiguous())
+    kernel = diagonal_kernel(dt, a, b, pairs, length=config.size, rule=config.rule)
     return kernel.sum(-1, keepdim=True)

@@ -16,26 +16,23 @@ MAX_DENSE = 4  # state spaces for which one dense solution is faster than many s
 
 
 def zero_frequency(a: Tensor, b: Tensor, c: Tensor, p: Tensor) -> Tensor:
-    """(K, H); a and b (H or 1, n, 2), c (K, H, n, 2), p (R, H or 1, n, 2)."""
-    pairs = [torch.view_as_complex(x.contiguous()) for x in (a, b, p)]
+    """(S, h, K); a and b (S, n), complex; c (S, h, K, 2, n); p (R, S, n), complex."""
     few = len(a) <= MAX_DENSE or len(p) > 1
-    v = _solve_dense(*pairs) if few else _solve_rank_one(*pairs)  # (H or 1, n)
-    weights = torch.view_as_real(v.conj().resolve_conj())  # Re(c v) = c_re v_re - c_im v_im
-    if len(v) == 1:
-        return -2 * (c.flatten(-2) @ weights.flatten())
-    return -2 * (c * weights).sum((-1, -2))
+    v = _solve_dense(a, b, p) if few else _solve_rank_one(a, b, p)  # (S, n)
+    weights = -2 * torch.cat((v.real, -v.imag), -1)  # Re(c v) = c_re v_re - c_im v_im
+    return torch.matmul(c.flatten(-2).flatten(1, 2), weights[..., None]).view(c.shape[:3])
 
 
 def _solve_rank_one(a: Tensor, b: Tensor, p: Tensor) -> Tensor:
     """v with M v = b for one column P: a_n v_n = b_n + p_n e, e = 2 Re sum conj(p_n) v_n."""
     p = p[0]
-    smallest = torch.nn.functional.one_hot(a.abs().argmin(-1), a.shape[-1]).bool()  # (H or 1, n)
+    smallest = torch.nn.functional.one_hot(a.abs().argmin(-1), a.shape[-1]).bool()  # (S, n)
     inverse = torch.where(smallest, 0, 1 / torch.where(smallest, 1, a))
     others_b = 2 * (p.conj() * b * inverse).real.sum(
         -1
     )  # e = others_b + others_p e + 2 Re conj(p) v
     gain = 1 / (1 - 2 * (p.abs().square() * inverse).real.sum(-1))
-    a_0, b_0, p_0 = (torch.where(smallest, x, 0).sum(-1) for x in (a, b, p))  # (H or 1,)
+    a_0, b_0, p_0 = (torch.where(smallest, x, 0).sum(-1) for x in (a, b, p))  # (S,)
     size = p_0.abs()
     phase = torch.where(size > 0, p_0 / torch.where(size > 0, size, 1), 1)
     f = b_0 * phase.conj() + size * others_b * gain  # with p_0 turned onto the real axis
@@ -50,6 +47,6 @@ def _solve_rank_one(a: Tensor, b: Tensor, p: Tensor) -> Tensor:
 
 def _solve_dense(a: Tensor, b: Tensor, p: Tensor) -> Tensor:
     """The same for any number of columns, at a cost of n^3 per state space."""
-    q = torch.cat((p, p.conj()), -1).movedim(0, -1)  # (H or 1, 2n, R)
+    q = torch.cat((p, p.conj()), -1).movedim(0, -1)  # (S, 2n, R)
     matrix = torch.diag_embed(torch.cat((a, a.conj()), -1)) - q @ q.mH
     return torch.linalg.solve(matrix, torch.cat((b, b.conj()), -1))[:, : a.shape[-1]]

@@ -162,7 +162,7 @@ def network_step(mixer: str, batch: int, size: int) -> Callable[[], None]:
 
     torch.manual_seed(0)
     network = build("convnext_tiny", num_classes=1000, ndim=2, mixer=mixer, image_size=size)
-    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-4)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-4, fused=True)
     images, labels = torch.randn(batch, 3, size, size), torch.randint(0, 1000, (batch,))
 
     def step() -> None:

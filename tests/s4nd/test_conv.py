@@ -183,3 +183,16 @@ def test_the_incoming_gradient_is_not_written_into():
     kept = gradient.clone()
     y.backward(gradient)
     assert torch.equal(gradient, kept)
+
+
+def test_a_large_signal_with_channels_last_gives_the_same():
+    """It is gathered in pieces; the values and gradients are those of the plain layout, exactly."""
+    layer = S4ND(16, [AxisConfig(61, state=4), AxisConfig(67, state=4)])
+    plain = torch.randn(6, 16, 61, 67).requires_grad_()  # 1.5 of the pieces
+    last = plain.detach().to(memory_format=torch.channels_last).requires_grad_()
+    weight = torch.randn(6, 16, 61, 67)
+    results = []
+    for signal, g in ((plain, weight), (last, weight.to(memory_format=torch.channels_last))):
+        y = layer(signal)
+        results.append([y, *torch.autograd.grad(y, [signal, *layer.parameters()], g)])
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))

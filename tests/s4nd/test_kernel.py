@@ -4,7 +4,7 @@ import torch
 from s4nd import AxisConfig
 from s4nd.axis import AxisStateSpace
 from s4nd.bases import BASES
-from s4nd.low_rank import Grid, _spectrum
+from s4nd.low_rank import Grid, _kernel
 from s4nd.rank_one import RankOneKernel
 from s4nd.start import Shape, initial_values
 
@@ -100,16 +100,18 @@ def test_real_poles_on_the_frequency_grid(dense):
 
 @pytest.mark.parametrize("period", [7, 8])
 def test_written_out_gradient_equals_autograd(period):
-    channels, pairs, kernels = 3, 4, 2
+    spaces, channels, pairs, kernels = 2, 3, 4, 2
     inputs = [
-        torch.rand(channels, 1),
-        torch.rand(channels, pairs),
-        -torch.rand(channels, pairs),
-        torch.randn(channels, kernels + 1, 2, 2, pairs),
+        torch.rand(spaces, channels),
+        torch.rand(spaces, pairs),
+        -torch.rand(spaces, pairs),
+        torch.randn(spaces, channels, kernels, 2, pairs),
+        torch.randn(spaces, 2, 4, pairs),
+        torch.randn(spaces, 4, pairs),
     ]
     inputs = [x.double().requires_grad_() for x in inputs]
-    grid = Grid(period, period, torch.device("cpu"))
-    ours, plain = RankOneKernel.apply(*inputs, grid), _spectrum(*inputs, grid)
+    grid = Grid(period, period - 1, torch.device("cpu"))
+    ours, plain = RankOneKernel.apply(*inputs, grid), _kernel(*inputs, grid)
     torch.testing.assert_close(ours, plain, rtol=1e-10, atol=1e-12)
     weight = torch.randn_like(ours)
     ours = torch.autograd.grad((ours * weight).sum(), inputs)

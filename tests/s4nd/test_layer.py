@@ -241,3 +241,18 @@ def test_construction_on_the_meta_device():
     real = layer.to_empty(device="cpu")
     real.load_state_dict(layer_of(5, 6, basis="legs").state_dict())
     assert torch.isfinite(real(torch.randn(1, 3, 5, 6))).all()
+
+
+@pytest.mark.parametrize("options", [{"basis": "legs"}, {"basis": "fourier", "copies": 3}])
+@pytest.mark.parametrize("bandlimit", [None, 0.3])
+def test_axes_made_together_equal_axes_made_alone(options, bandlimit):
+    """Axes of one length are made in one go; each must still be its own."""
+    layer = S4ND(6, [AxisConfig(n, state=8, **options) for n in (5, 7, 5)])
+    layer.bandlimit = bandlimit
+    together = layer.taps((5, 7, 5))
+    alone = [space.taps(n) for space, n in zip(layer.spaces, (5, 7, 5), strict=True)]
+    weights = [torch.randn_like(taps) for taps in alone]
+    ours = torch.autograd.grad(together, list(layer.spaces.parameters()), weights)
+    theirs = torch.autograd.grad(alone, list(layer.spaces.parameters()), weights)
+    for mine, other in zip([*together, *ours], [*alone, *theirs], strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-7)
