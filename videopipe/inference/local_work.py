@@ -42,7 +42,7 @@ def do_work(work: Work) -> dict[str, Any]:
         progress("predicting", total=len(work.plan.order), unit="videos") as bar,
     ):
         starting_seconds = time.perf_counter() - before
-        watch = Watch(bar, work.team, done_before)
+        watch = Watch(bar, work.team, len(tasks), done_before)
         for scores in engine.run(_jobs(work)):
             begun = time.perf_counter()
             work.writer.add(make_row(scores, work.columns))
@@ -79,8 +79,8 @@ def on_own_device(execution: Execution, team: Team) -> Execution:
 class Watch:
     """Shows how far the whole team has come."""
 
-    def __init__(self, bar: Bar, team: Team, done_before: int) -> None:
-        self.bar, self.team = bar, team
+    def __init__(self, bar: Bar, team: Team, num_tasks: int, done_before: int) -> None:
+        self.bar, self.team, self.num_tasks = bar, team, num_tasks
         self.videos = self.failed = self.shown = 0
         if done_before:
             bar.advance(done_before, note=f"{done_before} done before")
@@ -97,5 +97,9 @@ class Watch:
             self._show(self.team.taken())
 
     def _show(self, done: int) -> None:
-        self.bar.advance(done - self.shown, note=f"{self.failed} not ok" if self.failed else "")
+        done = min(done, self.num_tasks)  # each of several processes reaches once beyond the end
+        alone = self.team.size == 1  # else there are failures that only the others know of
+        self.bar.advance(
+            done - self.shown, f"{self.failed} not ok" if self.failed and alone else ""
+        )
         self.shown = done

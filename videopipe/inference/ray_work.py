@@ -67,7 +67,7 @@ def do_work(work: Work) -> dict[str, Any]:
     )
     done_before = len(work.plan.order) - len(tasks)
     with progress("predicting", total=len(work.plan.order), unit="videos") as bar:
-        watch = Watch(bar, work.team, done_before)
+        watch = Watch(bar, work.team, len(tasks), done_before)
         starting_seconds = time.perf_counter() - before
         for answer in answers.iter_rows():
             row = json.loads(answer["row"])
