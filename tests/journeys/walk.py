@@ -90,13 +90,14 @@ class Walk:
     folder: Path
     variables: Mapping[str, str]
     names: Mapping[str, str] = field(default_factory=dict)  # a path here -> its name on the page
+    started_by: tuple[str, ...] = ()  # a program that starts the shell
 
     def take(self, steps: list[Command | File]) -> None:
         """Every step. Raises AssertionError that shows the line that did not come, and what did."""
         with subprocess.Popen(
-            ["bash"], cwd=self.folder, env={**os.environ, **self.variables}, text=True, bufsize=1,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            start_new_session=True, errors="replace",
+            [*self.started_by, "bash"], cwd=self.folder, env={**os.environ, **self.variables},
+            text=True, bufsize=1, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, start_new_session=True, errors="replace",
         ) as self.shell:  # fmt: skip
             try:
                 for step, following in zip(steps, [*steps[1:], None], strict=True):
