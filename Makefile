@@ -1,7 +1,7 @@
 # make demo    a whole pipeline on generated videos, no download, no GPU
 # make test    the tests (SLOW=1: the slow ones as well)
 # make lint    style and types
-# make bench   what is measured, on this machine
+# make bench   what is measured, on this machine, in one table (under ten minutes)
 #
 # All of them create .venv and install into it first, and again when setup.cfg changes.
 # Another interpreter: make test PYTHON=python3.12
@@ -29,14 +29,9 @@ lint: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Your own videos: make bench VIDEOS=folder. Without, the generated ones of the demo.
+# Your own videos: make bench VIDEOS=folder. On a machine that does nothing else.
 bench: $(INSTALLED)
-	$(BIN)/python tools/bench_layer.py
-	$(BIN)/python tools/bench_layer.py --network
-	$(BIN)/python tools/bench_inflation.py --frames 8 --size 112
-	videos=$${VIDEOS:-$$($(BIN)/videopipe run demo --until data --runs $(RUNS) | cut -f 2)/unseen}; \
-	$(BIN)/python tools/bench_decode.py "$$videos" && \
-	$(BIN)/python tools/bench_predict.py --data "$$videos" --parts throughput loop start
+	$(BIN)/python tools/bench.py $(if $(VIDEOS),--videos "$(VIDEOS)")
 
 $(INSTALLED): setup.cfg pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -34,6 +34,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=3, help="of every clip; the best counts")
     parser.add_argument("--ways", nargs="*", default=WAYS, help=f"of: {', '.join(WAYS)}")
     parser.add_argument("--no-workers", action="store_true", help="leave out the loader")
+    parser.add_argument("--json", type=Path, help="write the numbers here too")
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
@@ -47,8 +48,16 @@ def main() -> int:
     rows = run_ways(args, clips)
     print_table(rows)
     recommend(rows)
+    results = {
+        "clips": len(clips),
+        "milliseconds": {way: row["ms"] for way, row in rows.items() if "ms" in row},
+        "failed": {way: row["failed"] for way, row in rows.items()},
+        "wrong_frames": {way: sum(row["wrong"]) for way, row in rows.items()},
+    }
     if not args.no_workers:
-        compare_workers(files, args)
+        results["loader_clips_per_second"] = compare_workers(files, args)
+    if args.json:
+        args.json.write_text(json.dumps(results, indent=2) + "\n")
     return 0
 
 
@@ -222,7 +231,7 @@ def recommend(rows: dict[str, dict]) -> None:
         print("no backend read every file rightly; `auto` tries them in turn")
 
 
-def compare_workers(files: list[Path], args: argparse.Namespace) -> None:
+def compare_workers(files: list[Path], args: argparse.Namespace) -> dict[int, float]:
     """Clips per second of the training loader with one and with two workers."""
     from torch.utils.data import DataLoader
 
@@ -246,6 +255,7 @@ def compare_workers(files: list[Path], args: argparse.Namespace) -> None:
         rates[workers] = (len(times) - 1 - skipped) / (times[-1] - times[skipped])
     print(f"loader: {rates[1]:.1f} clips/s with one worker, {rates[2]:.1f} with two "
           f"({rates[2] / rates[1]:.2f} times)")  # fmt: skip
+    return rates
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ start       seconds from the command to the first finished row.
 """
 
 import argparse
+import json
 import os
 import statistics
 import subprocess
@@ -35,13 +36,15 @@ def main() -> int:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--videos", type=int, default=5000, help="of the memory part")
+    parser.add_argument("--json", type=Path, help="write the numbers here too")
     args = parser.parse_args()
     from videopipe.inference.sources import find_videos
 
     files = [Path(source.path) for source in find_videos(args.data).sources]
     with tempfile.TemporaryDirectory() as folder:
-        for part in args.parts:
-            BENCHES[part](files, args, Path(folder))
+        results = {part: BENCHES[part](files, args, Path(folder)) for part in args.parts}
+    if args.json:
+        args.json.write_text(json.dumps(results, indent=2) + "\n")
     return 0
 
 
@@ -65,7 +68,7 @@ def save_network(folder: Path, widths: dict[str, Any]) -> Path:
     return folder
 
 
-def throughput(files: list[Path], args: argparse.Namespace, folder: Path) -> None:
+def throughput(files: list[Path], args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Clips per second: decoding alone, the model alone, both together."""
     from videopipe.data.pool import Event, WorkerPool
     from videopipe.inference.clip_models import ThreadedModel
@@ -77,6 +80,7 @@ def throughput(files: list[Path], args: argparse.Namespace, folder: Path) -> Non
 
     print("| network | decoding | model | together | of the slower part | more processor time |")
     print("|---|---|---|---|---|---|")
+    found: dict[str, Any] = {}
     execution = Execution(device="cpu", workers=1, threads=1)
     for name, widths in (("light", LIGHT), ("heavy", HEAVY)):
         network, card = load_model(save_network(folder / name, widths))
@@ -110,11 +114,13 @@ def throughput(files: list[Path], args: argparse.Namespace, folder: Path) -> Non
                         speeds[what].append(len(clips) / (time.perf_counter() - begun))
                         spent[what] += processor_seconds() - used
             model.close()
-        decoding, alone, together = (statistics.median(found) for found in speeds.values())
+        decoding, alone, together = (statistics.median(each) for each in speeds.values())
         share = together / min(decoding, alone)
         more = spent["together"] / (spent["decode"] + spent["model"]) - 1
         row = (f"{decoding:.1f}", f"{alone:.1f}", f"{together:.1f}", f"{share:.0%}", f"{more:+.1%}")
         print(f"| {name} | {' | '.join(row)} |", flush=True)
+        found[name] = {"decoding": decoding, "model": alone, "together": together, "more": more}
+    return found
 
 
 def processor_seconds() -> float:
@@ -126,7 +132,7 @@ def processor_seconds() -> float:
     return sum(one.user + one.system for one in times)
 
 
-def loop(files: list[Path], args: argparse.Namespace, folder: Path) -> None:
+def loop(files: list[Path], args: argparse.Namespace, folder: Path) -> dict[str, float]:
     """Videos per second, ours and a plain loop."""
     from videopipe.inference.engine import Engine
     from videopipe.inference.settings import Execution, Scoring
@@ -148,6 +154,7 @@ def loop(files: list[Path], args: argparse.Namespace, folder: Path) -> None:
     print(
         f"predict, {os.cpu_count()} decoders and threads: {quick:.2f} clips/s, {quick / slow:.1f}×"
     )
+    return {"ours": quick, "plain": slow}
 
 
 def plain_loop(files: list[Path], network: Any, card: Any) -> Iterator[Any]:
@@ -188,7 +195,7 @@ def small_videos(folder: Path, count: int) -> list[Path]:
     return paths
 
 
-def memory(_: list[Path], args: argparse.Namespace, folder: Path) -> None:
+def memory(_: list[Path], args: argparse.Namespace, folder: Path) -> dict[str, float]:
     """Bytes of this process and its decoders, early and late."""
     import psutil
 
@@ -218,9 +225,10 @@ def memory(_: list[Path], args: argparse.Namespace, folder: Path) -> None:
     before, after = statistics.median(early) / 2**20, statistics.median(late) / 2**20
     print(f"memory over {args.videos} videos ({speed:.1f}/s): {before:.0f} MiB early, ")
     print(f"{after:.0f} MiB late, {after / before - 1:+.1%}")
+    return {"early_mebibytes": before, "late_mebibytes": after}
 
 
-def start(files: list[Path], args: argparse.Namespace, folder: Path) -> None:
+def start(files: list[Path], args: argparse.Namespace, folder: Path) -> dict[str, list[float]]:
     """Seconds from the command to the first row in the journal."""
     model = save_network(folder / "start", LIGHT)
     seconds = []
@@ -237,6 +245,7 @@ def start(files: list[Path], args: argparse.Namespace, folder: Path) -> None:
         process.wait()
     every = ", ".join(f"{each:.1f}" for each in seconds)
     print(f"first row after {statistics.median(seconds):.1f} s ({every})")
+    return {"seconds": seconds}
 
 
 def journals(parts: Path) -> list[Path]:

@@ -1,0 +1,61 @@
+"""The table of `make bench` says what the tools have measured."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+TOOLS = Path(__file__).resolve().parents[2] / "tools"
+
+
+@pytest.fixture(scope="module")
+def bench():
+    specification = importlib.util.spec_from_file_location("bench", TOOLS / "bench.py")
+    module = importlib.util.module_from_spec(specification)
+    sys.modules["bench"] = module  # dataclasses look their module up
+    specification.loader.exec_module(module)
+    yield module
+    del sys.modules["bench"]
+
+
+def test_a_ratio_above_one_is_quicker_and_targets_are_judged(bench) -> None:
+    layers = [
+        {"shape": [8, 96, 56, 56],
+         "milliseconds": {"matmul": 20.0, "fft": 160.0, "convolution": 30.0,
+                          "convolution, channels last": 18.0}},
+        {"shape": [1, 96, 15, 56, 56], "peak_megabytes": {"matmul": 40.0, "fft": 100.0},
+         "milliseconds": {"matmul": 100.0, "fft": 900.0, "convolution": 700.0}},
+    ]  # fmt: skip
+    rows = list(bench.layer_rows({"layers": layers}))
+    assert [(row.part, round(row.ratio, 2), row.met) for row in rows] == [
+        ("layer", 8.0, True),
+        ("layer", 0.9, False),
+        ("layer", 9.0, False),
+        ("layer", 7.0, True),
+        ("memory", 0.4, False),
+    ]
+    text = bench.table(rows).splitlines()
+    assert "| layer  | 8×96×56×56" in text[2]
+    assert "depthwise 7×7 18.0 ms" in text[3]
+    assert text[2].rstrip(" |").endswith("met")
+    assert text[3].rstrip(" |").endswith("missed")
+    assert len({len(line) for line in text}) == 1
+
+
+@pytest.mark.slow
+def test_generated_videos_stand_in_for_real_ones(
+    bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    command, rows_of = bench.PARTS["decoding"]
+    quick = [*command, "--rounds", "1", "--repeats", "1"]
+    monkeypatch.setattr(bench, "SHARED", tmp_path / "nothing here")
+    monkeypatch.setattr(bench, "PARTS", {"decoding": (quick, rows_of)})
+    monkeypatch.setattr(sys, "argv", ["bench.py", "--json", str(tmp_path / "table.json")])
+    monkeypatch.setenv("PYTHONPATH", str(TOOLS.parent))
+    assert bench.main() == 0
+    rows = json.loads((tmp_path / "table.json").read_text())
+    assert {row["part"] for row in rows} == {"decoding"}
+    assert all(row["ratio"] > 0 for row in rows)
+    assert capfd.readouterr().out.count("\n") == len(rows) + 2

@@ -1,0 +1,231 @@
+"""What is measured, on this machine, in one table: `make bench`, under ten minutes on two cores.
+
+    python tools/bench.py                     all parts
+    python tools/bench.py --videos FOLDER     decode and predict your own videos
+    python tools/bench.py --parts layer step --json numbers.json
+
+Calls the tools `bench_*.py` at a small size, one after the other; each is worth a look by itself.
+A ratio is the speed of ours relative to the named alternative, measured in the same run: above 1
+is quicker. Only on a quiet machine do they mean something.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+TOOLS = Path(__file__).resolve().parent
+SHARED = Path(os.environ.get("VIDEOPIPE_SHARED", TOOLS.parents[1] / "shared")) / "data"
+Results = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    part: str
+    shape: str
+    ours: str
+    alternative: str
+    ratio: float
+    target: float
+    at_least: bool = True  # else the ratio is to stay below the target
+
+    @property
+    def met(self) -> bool:
+        """Whether the target is reached."""
+        return self.ratio >= self.target if self.at_least else self.ratio <= self.target
+
+    def cells(self) -> list[str]:
+        """As the table shows them."""
+        target = f"{'≥' if self.at_least else '≤'} {self.target:.2g}"
+        ratio = f"{self.ratio:.2f}"
+        verdict = "met" if self.met else "missed"
+        return [self.part, self.shape, self.ours, self.alternative, ratio, target, verdict]
+
+
+def layer_rows(found: Results) -> Iterator[Row]:
+    """Against the FFT and against the convolution that the layer replaces."""
+    for layer in found["layers"]:
+        shape, times = "×".join(map(str, layer["shape"])), layer["milliseconds"]
+        ours, video = times["matmul"], len(layer["shape"]) == 5
+        large = layer["shape"][2] >= 28
+        convolution = min(ms for name, ms in times.items() if name.startswith("convolution"))
+        kernel = "3×7×7" if video else "7×7"
+        against_fft = 10 if video else 6 if large else 3
+        against_convolution = 5 if video else 1 if large else 1 / 1.5
+        here = f"S4ND {ours:.1f} ms"
+        yield Row(
+            "layer", shape, here, f"FFT {times['fft']:.1f} ms", times["fft"] / ours, against_fft
+        )
+        yield Row(
+            "layer", shape, here, f"depthwise {kernel} {convolution:.1f} ms", convolution / ours,
+            against_convolution,
+        )  # fmt: skip
+        if video:
+            used, other = (layer["peak_megabytes"][name] for name in ("matmul", "fft"))
+            yield Row(
+                "memory", shape, f"S4ND {used:.0f} MB", f"FFT {other:.0f} MB", used / other, 0.25,
+                at_least=False,
+            )  # fmt: skip
+
+
+def step_rows(found: Results) -> Iterator[Row]:
+    """A whole training step."""
+    times = found["network"]["milliseconds"]
+    yield Row(
+        "network step", "8×3×224×224", f"S4ND-ConvNeXt-T {times['s4nd'] / 1e3:.2f} s",
+        f"ConvNeXt-T {times['conv'] / 1e3:.2f} s", times["conv"] / times["s4nd"], 1.0,
+    )  # fmt: skip
+    yield Row(
+        "kernels", "8×3×224×224", f"generated in {times['kernels']:.0f} ms",
+        f"whole step {times['s4nd']:.0f} ms", times["kernels"] / times["s4nd"], 0.15,
+        at_least=False,
+    )  # fmt: skip
+
+
+def inflation_rows(found: Results) -> Iterator[Row]:
+    """A training step of a network with time, beside the same frames without."""
+    seconds = {name: times[0] for name, times in found["seconds"].items()}
+    shape = "1×3×{frames}×{size}×{size}".format(**found["arguments"])
+    flat = seconds["2D network, same frames"]
+    naive = next((took for name, took in seconds.items() if "naive" in name), None)
+    for name in ("s4nd", "s3d, one vector per layer"):
+        ours = f"ConvNeXt-T {name.split(',')[0]} {seconds[name]:.2f} s"
+        yield Row(
+            "inflation", shape, ours, f"2D, same frames {flat:.2f} s", flat / seconds[name], 1 / 1.3
+        )
+    if naive is not None and "i3d, folded" in seconds:
+        ours = seconds["i3d, folded"]
+        yield Row(
+            "inflation", shape, f"ConvNeXt-T i3d {ours:.2f} s", f"plain Conv3d {naive:.2f} s",
+            naive / ours, 1.0,
+        )  # fmt: skip
+
+
+def decode_rows(found: Results) -> Iterator[Row]:
+    """Clips out of files, one process."""
+    took = found["milliseconds"]
+    shape = f"{found['clips']} clips of 30 frames in 2 s"
+    plain = [took[way] for way in ("plain torchcodec", "plain decord") if way in took]
+    for ours, way, target in (
+        ("av", "pytorchvideo pyav", 5.0),
+        ("av", "pytorchvideo decord", 2.0),
+        ("av", "plain torchcodec", 1 / 1.5),
+    ):
+        if way in took:
+            yield Row(
+                "decoding", shape, f"{ours} {took[ours]:.1f} ms", f"{way} {took[way]:.1f} ms",
+                took[way] / took[ours], target,
+            )  # fmt: skip
+    if plain:
+        yield Row(
+            "decoding", shape, f"auto {took['auto']:.1f} ms",
+            f"best of plain torchcodec, decord {min(plain):.1f} ms", min(plain) / took["auto"], 1.0,
+        )  # fmt: skip
+
+
+def predict_rows(found: Results) -> Iterator[Row]:
+    """The whole of `predict`, beside its parts and beside a plain loop."""
+    for name, speed in found["throughput"].items():
+        slower = min(("decoding", "model"), key=lambda part: speed[part])
+        yield Row(
+            "prediction", f"{name} network", f"whole {speed['together']:.1f} clips/s",
+            f"{slower} alone {speed[slower]:.1f} clips/s", speed["together"] / speed[slower], 0.9,
+        )  # fmt: skip
+    ours, plain = found["loop"]["ours"], found["loop"]["plain"]
+    yield Row(
+        "prediction", "light network", f"whole {ours:.1f} clips/s",
+        f"loop over pytorchvideo {plain:.2f} clips/s", ours / plain, 3.0,
+    )  # fmt: skip
+    first = sorted(found["start"]["seconds"])[len(found["start"]["seconds"]) // 2]
+    yield Row(
+        "prediction", "first row", f"after {first:.1f} s", "10 s", first / 10, 1.0, at_least=False
+    )
+
+
+PARTS: dict[str, tuple[list[str], Callable[[Results], Iterator[Row]]]] = {
+    "layer": (["bench_layer.py", "--rounds", "20"], layer_rows),
+    "step": (["bench_layer.py", "--network", "--rounds", "20"], step_rows),
+    "inflation": (["bench_inflation.py", "--repeats", "2", "--rows", "s4nd",
+                   "s3d, one vector per layer", "i3d, folded"], inflation_rows),
+    "decoding": (["bench_decode.py", "VIDEOS", "--no-workers", "--ways", "auto", "av",
+                  "plain torchcodec", "plain decord", "pytorchvideo decord",
+                  "pytorchvideo pyav"], decode_rows),
+    "prediction": (["bench_predict.py", "--data", "VIDEOS", "--parts", "throughput", "loop",
+                    "start"], predict_rows),
+}  # fmt: skip
+
+
+def measure(part: str, videos: dict[str, Path], folder: Path) -> Results:
+    """Run a tool; what it prints goes to stderr."""
+    command, _ = PARTS[part]
+    out = folder / f"{part}.json"
+    words = [str(videos[part]) if word == "VIDEOS" else word for word in command]
+    print(f"== {' '.join(command)}", file=sys.stderr, flush=True)
+    subprocess.run(
+        [sys.executable, str(TOOLS / words[0]), *words[1:], "--json", str(out)],
+        check=True,
+        stdout=sys.stderr,
+    )
+    found: Results = json.loads(out.read_text())
+    return found
+
+
+def find_videos(given: Path | None, folder: Path) -> dict[str, Path]:
+    """The folder of each part that decodes: what was given, the real clips, or generated ones."""
+    if given is not None:
+        return dict.fromkeys(("decoding", "prediction"), given)
+    real = {"decoding": SHARED / "hmdb51" / "videos", "prediction": SHARED / "clips"}
+    if all(place.is_dir() for place in real.values()):
+        return real
+    from videopipe.stage import Inputs
+    from videopipe.stages.generate import GenerateConfig, run
+
+    config = GenerateConfig(
+        train_videos=1, val_videos=0, test_videos=0, unseen_videos=0, train_images=0, val_images=0,
+        size_pixels=160, shortest_seconds=3.0, longest_seconds=5.0,
+    )  # fmt: skip
+    run(config, Inputs({}), folder)
+    return dict.fromkeys(real, folder / "videos")
+
+
+def table(rows: list[Row]) -> str:
+    """Markdown, aligned for reading in a terminal."""
+    lines = [["part", "shape", "ours", "alternative", "ratio", "target", ""]]
+    lines += [row.cells() for row in rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    text = ["| " + " | ".join(map(str.ljust, line, widths)) + " |" for line in lines]
+    text.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return "\n".join(text)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--videos", type=Path, help="folder (default: the real clips, or made ones)"
+    )
+    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
+    parser.add_argument("--json", type=Path, help="write the table here too")
+    args = parser.parse_args()
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as name:
+        videos = find_videos(args.videos, Path(name))
+        for part in args.parts:
+            rows += PARTS[part][1](measure(part, videos, Path(name)))
+    print(table(rows))
+    if args.json:
+        args.json.write_text(json.dumps([asdict(row) for row in rows], indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
