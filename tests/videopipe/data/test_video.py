@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from videopipe.data.backends.pyav_stream import PyavStream
+from videopipe.data.backends.pyav_stream import READING, PyavStream
 from videopipe.data.video import BACKENDS, load_backend, open_video
 from videopipe.data.writing import write_video
 from videopipe.errors import DecodeError
@@ -54,7 +54,7 @@ def greys_of(frames: Tensor) -> list[float]:
 def decoded_in_order(path: Path, limit: int = 400) -> list[Tensor]:
     """Every frame as the decoder gives them out, upright."""
     frames = []
-    with av.open(str(path), metadata_errors="replace") as container:
+    with av.open(str(path), **READING) as container:
         stream = container.streams.best("video")
         stream.thread_count = 1
         for frame in container.decode(stream):

@@ -1,5 +1,6 @@
 """Decoding with PyAV, the default: its FFmpeg comes with it."""
 
+import gc
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -86,6 +87,9 @@ class PyavDecoder:
     def close(self) -> None:
         self.reel.stop()
         self._stream.close()
+        # PyAV ties a frame that was asked for its display matrix to itself. The collector comes by
+        # rarely, so that a hundred such frames would lie about; the young are quickly looked over.
+        gc.collect(1)
 
     def frames_at(self, times_seconds: Sequence[float]) -> Tensor:
         check_clip_size(self.path, len(times_seconds), *self._size)

@@ -87,8 +87,9 @@ class Reel:
         self._following, self._ended = None, False
 
     def stop(self) -> None:
-        """End decoding; without this the frames would wait for the garbage collector."""
+        """End decoding and let go of every frame."""
         self._frames.close()
+        self.shown, self._following = Shot(0.0, None), None
 
     def go_to(self, seconds: float) -> Shot:
         """Show the last frame that begins at or before `seconds`."""

@@ -117,8 +117,7 @@ def _mapping_and_matrix(path: Path) -> tuple[bytes | None, bytes]:
         if stream.codec.pix_fmt == "pal8":
             raise BackendUnavailableError(path, "torchcodec loses the palette of the pictures")
         if stream.format_name != "avi":
-            first = next(stream.frames(), None)
-            return None, bytes(first.side_data.get("DISPLAYMATRIX") or b"") if first else b""
+            return None, _display_matrix(path)
         stamps = [packet.dts for packet in stream.packets() if packet.size]
     finally:
         stream.close()
@@ -127,6 +126,12 @@ def _mapping_and_matrix(path: Path) -> tuple[bytes | None, bytes]:
         for number, stamp in enumerate(stamps)
     ]
     return json.dumps({"frames": frames}).encode(), b""
+
+
+def _display_matrix(path: Path) -> bytes:
+    decoder = PyavDecoder(path, None)
+    decoder.close()
+    return decoder.display_matrix
 
 
 def _words(error: Exception) -> str:
