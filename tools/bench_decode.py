@@ -175,8 +175,10 @@ def full_decode(file: str, kept: dict = {}):  # noqa: B006 - kept from call to c
         import av
         import torch
 
+        from videopipe.data.backends.pyav_stream import READING
+
         kept.clear()
-        with av.open(file, metadata_errors="replace") as container:
+        with av.open(file, **READING) as container:
             stream = container.streams.best("video")
             stream.thread_count = 1
             pictures = []

@@ -17,7 +17,9 @@ from videopipe.errors import DecodeError
 av.logging.set_level(av.logging.PANIC)  # problems are reported by us, in words
 ERRORS_IN_A_ROW = 200  # of reading, without a packet between: the rest of the file is lost
 # HMDB-51 has Latin-1 metadata; nobody needs it, and it must not stop anyone. PyAV 19 takes any.
-READING = {"metadata_errors": "replace"} if int(av.__version__.split(".")[0]) < 19 else {}
+READING: dict[str, Any] = (
+    {"metadata_errors": "replace"} if int(av.__version__.split(".")[0]) < 19 else {}
+)
 # Codecs whose B-frames are never needed by others and leave no trace when they are not decoded.
 SKIPPABLE_CODECS = {"mpeg4", "mpeg1video", "mpeg2video"}
 
