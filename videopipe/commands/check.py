@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from videopipe.data.findings import Finding
     from videopipe.data.manifest import Manifest
+    from videopipe.data.notation import FrameNotation
 
 SUMMARY = "look at every video of a data set, and say what would be lost"
 EXAMPLES = """\
@@ -17,6 +18,7 @@ EXAMPLES = """\
   videopipe check hmdb51 --out index           write the index; `data: index` in a decode stage or
                                                `videopipe check index` then needs no second look
   videopipe check videos --table health.csv    one row per video (.csv or .jsonl)
+  videopipe check videos --clip 32x2x1         who is shorter than 32 frames, every second one
 """
 LINES_PER_KIND = 10
 NOTHING_LOST, SOMETHING_LOST = 0, 1
@@ -41,6 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--clip-seconds", type=float, default=2.0, help="shorter videos are named (default: 2)"
     )
+    parser.add_argument(
+        "--clip", metavar="32x2x1", type=_notation,
+        help="the same as frames x interval x clips (mmaction, SlowFast), at the videos' own rate",
+    )  # fmt: skip
     parser.add_argument("-j", "--workers", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument(
         "--timeout-seconds", type=float, default=60.0, help="for one video (default: 60)"
@@ -53,6 +59,7 @@ def main(args: argparse.Namespace) -> int:
     from videopipe.data.indexing import Inspection, index_dataset
     from videopipe.data.layouts import LAYOUTS, Division
     from videopipe.data.manifest import write_manifest
+    from videopipe.data.notation import describe_sampling, typical_rate
     from videopipe.errors import DataError
 
     if args.layout not in ("auto", *LAYOUTS):
@@ -72,8 +79,17 @@ def main(args: argparse.Namespace) -> int:
         ),
         folder=args.out,
     )
+    rate = typical_rate(manifest.records)
+    if args.clip is not None and rate is not None:
+        args.clip_seconds = args.clip.clip_seconds(rate)
     findings = find_all(manifest, args.clip_seconds)
     print_summary(manifest, findings)
+    if args.clip is not None and rate is not None:
+        said = describe_sampling(args.clip.clip_len, args.clip_seconds, rate, args.clip.num_clips)
+        print(
+            f"\na clip is {said}; in a pipeline: "
+            f"num_frames: {args.clip.clip_len}, clip_seconds: {args.clip_seconds:.4g}"
+        )
     if args.out is not None:
         write_manifest(args.out, manifest)
         for leftover in args.out.glob("*_inspected.jsonl"):
@@ -82,6 +98,15 @@ def main(args: argparse.Namespace) -> int:
     if args.table is not None:
         write_table(args.table, manifest, findings)
     return SOMETHING_LOST if num_lost(findings) else NOTHING_LOST
+
+
+def _notation(text: str) -> "FrameNotation":
+    from videopipe.data.notation import parse_notation
+
+    try:
+        return parse_notation(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def print_summary(manifest: "Manifest", findings: "list[Finding]") -> None:

@@ -19,7 +19,8 @@ EXAMPLES = """  videopipe predict MODEL videos/ --out predictions.parquet
 
 A manifest has a column path, and start_seconds and end_seconds where only a range is meant.
 A run that was stopped goes on when the same command is given again. While it runs, finished rows
-can be read in OUT.parts/. A video that cannot be decoded is a row with a status and a reason.
+can be read in OUT.parts/. A video that cannot be decoded is a row with a status and a reason; it is
+tried again when its file has changed, or with --retry-failed.
 """
 
 
@@ -33,6 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--out", "-o", required=True, metavar="FILE", help="ending in .parquet, .csv or .jsonl")
     add("--overwrite", action="store_true", help="replace a table of another model or settings")
+    add(
+        "--retry-failed", action="store_true",
+        help="try again the videos that an earlier run could not score (timeout, disk away)",
+    )  # fmt: skip
     add("--limit", type=int, metavar="N", help="only the first N videos")
     add("--strict", action="store_true", help="exit 1 when a video is not ok")
 
@@ -120,6 +125,7 @@ def _request(args: argparse.Namespace) -> "TableRequest":
             scores=args.scores,
             limit=args.limit,
             overwrite=args.overwrite,
+            retry_failed=args.retry_failed,
             engine=args.engine,
         )
     except ValueError as error:

@@ -1,7 +1,11 @@
 """The notation `clip_len × interval × num_clips` of mmaction and SlowFast, and ours in seconds."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from statistics import median
+
+from videopipe.data.manifest import VideoRecord
 
 
 @dataclass(frozen=True)
@@ -35,13 +39,21 @@ def parse_notation(text: str) -> FrameNotation:
     return FrameNotation(*(int(number) for number in match.groups(default="1")))
 
 
+def typical_rate(records: Iterable[VideoRecord]) -> float | None:
+    """The median frame rate of videos that were looked at; None when none was."""
+    rates = [record.frame_rate for record in records if record.frame_rate]
+    return median(rates) if rates else None
+
+
 def describe_sampling(
-    num_frames: int, clip_seconds: float, frame_rate: float, num_clips: int = 1
+    num_frames: int, clip_seconds: float, frame_rate: float | None, num_clips: int = 1
 ) -> str:
     """Both notations: "30 frames over 2 s (30x2x1 at 30 fps)"."""
+    if frame_rate is None:
+        return f"{num_frames} frames over {clip_seconds:g} s"
     interval = clip_seconds * frame_rate / num_frames
     steps = f"{interval:.0f}" if abs(interval - round(interval)) < 0.005 else f"{interval:.2f}"
     return (
-        f"{num_frames} frames over {clip_seconds:g} s "
-        f"({num_frames}x{steps}x{num_clips} at {frame_rate:g} fps)"
+        f"{num_frames} frames over {clip_seconds:.4g} s "
+        f"({num_frames}x{steps}x{num_clips} at {frame_rate:.4g} fps)"
     )

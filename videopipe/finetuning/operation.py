@@ -16,6 +16,7 @@ from pretrained_2d.checkpoint import save_checkpoint
 from pretrained_2d.optim import ParameterGroup, parameter_groups
 from pretrained_2d.training import Phase, TrainingProgress, TrainingResult, train
 from videopipe.data.manifest import Manifest, read_manifest
+from videopipe.data.notation import describe_sampling, typical_rate
 from videopipe.errors import DataError
 from videopipe.finetuning.clips import training_clips
 from videopipe.finetuning.config import FinetuneConfig
@@ -27,6 +28,7 @@ from videopipe.finetuning.time_axis import kernel_lengths, learned_lengths, time
 from videopipe.finetuning.validation import Validator
 from videopipe.inference.settings import Execution, Scoring
 from videopipe.models import load_model
+from videopipe.progress import say
 
 Progress = Callable[[TrainingProgress], None] | None
 
@@ -49,6 +51,8 @@ def finetune(
         num_frames=config.num_frames or card.num_frames,
         clip_seconds=config.clip_seconds or card.clip_seconds,
     )
+    sampling = _describe_clips(card, videos)
+    say(f"training on clips of {sampling}")
     initial = kernel_lengths(network)
     branches = set_drop_path(network, config.drop_path)
     set_head_dropout(network, config.head_dropout)
@@ -61,6 +65,7 @@ def finetune(
         "training_videos": len(videos.train),
         "validation_videos": len(videos.validation),
         "left_out": videos.left_out,
+        "clips": sampling,
         "head": "new" if head_is_new else "kept",
         "droppable_branches": branches,
         "steps": result.steps,
@@ -71,6 +76,12 @@ def finetune(
     if os.environ.get("RANK", "0") == "0":
         _complete_card(out, card, initial, config, summary)
     return summary
+
+
+def _describe_clips(card: ModelCard, videos: Videos) -> str:
+    if card.num_frames is None or card.clip_seconds is None:
+        return "unknown length"  # which is refused when the clips are made
+    return describe_sampling(card.num_frames, card.clip_seconds, typical_rate(videos.train))
 
 
 def _groups(network: nn.Module, config: FinetuneConfig) -> list[ParameterGroup]:

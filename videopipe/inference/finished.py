@@ -16,6 +16,7 @@ from videopipe.inference.manifests import Source
 from videopipe.inference.parts import read_part, write_part
 from videopipe.inference.sources import source_id
 
+SCORED = ("ok", "partial")  # statuses of rows that hold scores
 STAT_THREADS = 16  # waiting for a network disk, not for a processor
 
 
@@ -28,6 +29,7 @@ class Finished:
     written_at: float  # seconds since 1970; when its part was completed
     rows: int = 0
     complete: bool = False
+    failed: bool = False  # one of its rows is neither ok nor partial
 
 
 def read_finished(files: Sequence[Path], schema: pa.Schema) -> dict[str, Finished]:
@@ -38,12 +40,13 @@ def read_finished(files: Sequence[Path], schema: pa.Schema) -> dict[str, Finishe
         table = read_part(file, schema)
         windows = "last" in table.column_names
         lasts = table["last"].to_pylist() if windows else [True] * len(table)
-        names = ("id", "path", "content_id")
+        names = ("id", "path", "content_id", "status")
         columns = [table[name].to_pylist() for name in names]
-        for id_, path, content, last in zip(*columns, lasts, strict=True):
+        for id_, path, content, status, last in zip(*columns, lasts, strict=True):
             entry = finished.setdefault(id_, Finished(path, content, written_at))
             entry.rows += 1
             entry.complete = entry.complete or bool(last)
+            entry.failed = entry.failed or status not in SCORED
             entry.written_at = min(entry.written_at, written_at)
     return finished
 

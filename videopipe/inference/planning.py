@@ -60,12 +60,19 @@ def summary_path(out: Path) -> Path:
 
 
 def make_plan(
-    out: Path, identity: Identity, sources: Sequence[Source], schema: pa.Schema, *, overwrite: bool
+    out: Path,
+    identity: Identity,
+    sources: Sequence[Source],
+    schema: pa.Schema,
+    *,
+    overwrite: bool,
+    retry_failed: bool = False,
 ) -> Plan:
     """What is left to do, after the leavings of killed runs have been put in order.
 
     Results of the same model and settings are kept and added to. Others are refused, or, with
-    `overwrite`, replaced when the new table is complete. Nobody else may be writing the table.
+    `overwrite`, replaced when the new table is complete. With `retry_failed` rows without scores
+    are made anew. Nobody else may be writing the table.
     """
     folder = parts_folder(out)
     complete_commit(out)
@@ -82,6 +89,9 @@ def make_plan(
     finished = read_finished(files, schema)
     _refuse_other_videos(out, sources, finished)
     changed = changed_since(sources, finished)
+    if retry_failed:
+        ids = [source_id(source) for source in sources]
+        changed |= {id_ for id_ in ids if id_ in finished and finished[id_].failed}
     tasks = []
     for source in sources:
         entry = finished.get(source_id(source))

@@ -42,6 +42,7 @@ class TableRequest:
     scores: bool = False  # a column with all probabilities
     limit: int | None = None  # only the first so many videos
     overwrite: bool = False
+    retry_failed: bool = False  # rows of an earlier run that have no scores are made anew
     engine: Literal["local", "ray"] = "local"
 
     def __post_init__(self) -> None:
@@ -134,6 +135,7 @@ def _prepare(
         listing.sources[: request.limit],
         request.columns(card).schema(),
         overwrite=request.overwrite,
+        retry_failed=request.retry_failed,
     )
     return {
         "plan": plan.to_json(),

@@ -40,17 +40,23 @@ class EvaluateConfig:
 def run(config: EvaluateConfig, inputs: Inputs, out: Path) -> Summary:
     """Write scores.parquet and metrics.json."""
     from videopipe.data.manifest import read_manifest
+    from videopipe.data.notation import describe_sampling, typical_rate
     from videopipe.evaluation import measure, write_evaluation
     from videopipe.evaluation_context import describe_model, describe_protocol
     from videopipe.finetuning.splits import videos_of
     from videopipe.models import load_model
-    from videopipe.progress import progress
+    from videopipe.progress import progress, say
     from videopipe.scoring import score_records
     from videopipe.temporal_resolution import resolution_table
 
     network, card = load_model(inputs["model"])
     manifest = read_manifest(inputs["clips"])
     records = videos_of(manifest, config.split)
+    sampling = describe_sampling(
+        *config.scoring.clip_shape(card), typical_rate(records), config.scoring.clips or 1
+    )
+    how_many = "evenly spread" if config.scoring.clips else "as many as cover each video"
+    say(f"evaluating on clips of {sampling}, {how_many}")
     with progress("evaluating", total=len(records), unit="videos") as bar:
         table = score_records(
             network,
@@ -76,6 +82,7 @@ def run(config: EvaluateConfig, inputs: Inputs, out: Path) -> Summary:
         **describe_model(network, card),
         **describe_protocol(card, config.split),
         "split": config.split,
+        "sampling": f"{sampling}, {how_many}",
         "average": config.scoring.average,
         "crops": config.scoring.crops,
         "temporal_resolution": resolutions,
@@ -90,6 +97,7 @@ def run(config: EvaluateConfig, inputs: Inputs, out: Path) -> Summary:
         "videos": metrics["videos"],
         "failed": metrics["failed"],
         "protocol": metrics["protocol"],
+        "clips": f"{sampling}, {how_many}",
     }
 
 

@@ -5,6 +5,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from videopipe.cli import main
 
 
@@ -36,6 +38,19 @@ def test_what_is_wrong_is_said_and_written(tmp_path: Path, tiny_video: Callable,
     lines = tmp_path / "table.jsonl"
     assert main(["check", str(index), "--table", str(lines), *options]) == 1
     assert len([json.loads(line) for line in lines.read_text().splitlines()]) == 3
+
+
+def test_clips_in_the_notation_of_mmaction(tmp_path: Path, tiny_video: Callable, capsys) -> None:
+    tiny_video(tmp_path / "run/short.mp4", num_frames=30, frame_rate=15.0)
+    tiny_video(tmp_path / "walk/long.mp4", num_frames=40, frame_rate=15.0)
+    assert main(["check", str(tmp_path), "--clip", "16x2x1", "-j", "1"]) == 0
+    said = capsys.readouterr().out
+    assert "too short: 1" in said
+    assert "a clip is 16 frames over 2.133 s (16x2x1 at 15 fps)" in said
+    assert "num_frames: 16, clip_seconds: 2.133" in said
+    with pytest.raises(SystemExit):
+        main(["check", str(tmp_path), "--clip", "16-2"])
+    assert "for example 32x2x1" in capsys.readouterr().err
 
 
 def test_mistakes(tmp_path: Path, capsys) -> None:

@@ -95,3 +95,4 @@ def test_notation_of_mmaction() -> None:
     assert describe_sampling(30, 2.0, 30.0) == "30 frames over 2 s (30x2x1 at 30 fps)"
     with pytest.raises(ValueError, match="32x2x1"):
         parse_notation("32-2")
+    assert describe_sampling(30, 2.0, None) == "30 frames over 2 s"

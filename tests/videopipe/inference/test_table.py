@@ -6,6 +6,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,23 @@ def test_a_file_that_was_replaced_is_done_again(tiny_model, tmp_path, noisy_vide
     assert after["2.mp4"] == before[2]
     assert after["1.mp4"]["content_id"] != before[1]["content_id"]
     assert after["late.mp4"]["status"] == "ok"
+
+
+@pytest.mark.parametrize("windows", [False, True])
+def test_videos_that_failed_are_tried_again_when_asked(tiny_model, tmp_path, noisy_video, windows):
+    noisy_video(tmp_path / "videos/a.mp4", 1)
+    (tmp_path / "videos/broken.mp4").write_text("never a film")
+    scoring = Scoring(windows=windows)
+    asked = request(tiny_model, tmp_path / "all.jsonl", scoring=scoring)
+    summary = predict_table(asked, [tmp_path / "videos"])
+    assert summary["statuses"].keys() == {"ok", "error"}
+    rows = rows_of(asked)
+    again = predict_table(replace(asked, retry_failed=True), [tmp_path / "videos"])
+    assert again["predicted_in_this_run"] == 1  # the broken one; what is ok is not repeated
+    assert rows_of(asked) == rows
+    noisy_video(tmp_path / "videos/b.mp4", 2)
+    more = predict_table(asked, [tmp_path / "videos"])
+    assert more["predicted_in_this_run"] == 1  # the new one; what is known of the broken one stands
 
 
 def test_other_settings_and_other_models_are_refused_unless_overwritten(

@@ -56,6 +56,7 @@ def test_scores_are_the_same_bits_however_they_are_computed(
     assert one.read_bytes() == two.read_bytes()
     assert (first["videos"], first["failed"], first["split"]) == (8, 0, "test")
     assert first["model"]["parameters"] > 1000
+    assert first["sampling"] == "8 frames over 1.2 s, as many as cover each video"
     assert first["protocol_note"].endswith("no test video was looked at.")
 
 

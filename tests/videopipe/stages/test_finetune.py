@@ -72,6 +72,7 @@ def test_every_parameter_of_the_time_axis_moves_and_the_card_tells_the_story(
     made = card.provenance
     assert (made["protocol"], made["method"], made["made_by"]) == ("validation", "s4nd", "finetune")
     assert (summary["training_videos"], summary["validation_videos"]) == (8, 6)
+    assert summary["clips"].startswith("8 frames over 1.2 s")
     assert summary["steps"] == made["training"]["steps"] == 4
     assert made["training"]["peak_memory_bytes"] > 1e6
     assert all(layer["initial_length"] == pytest.approx(4.0) for layer in made["time_axis"])
