@@ -1,7 +1,6 @@
 """The number that decides which checkpoint is kept, after each epoch."""
 
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Self
 
 from torch import nn
@@ -34,12 +33,7 @@ class Validator:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._engine is not None:
             self._engine.close()
 
