@@ -11,17 +11,20 @@ SAMPLES = 128
 NUM_FUNCTIONS = 5
 
 
-def basis_functions() -> Picture:
+def basis_functions(prefix: str = "") -> Picture:
     """The slowest few functions of every basis, each scaled to its own largest value."""
-    names = [name for name in BASES if name != "hippo"]  # half legs, half fourier
+    names = [basis for basis in BASES if basis != "hippo"]  # half legs, half fourier
     title = "Basis functions of each initialisation"
-    alt = f"{title}: the {NUM_FUNCTIONS} slowest, against time in kernel lengths 2/Δ."
-    with Canvas("bases", title, alt, size=(9.6, 5.2), grid=(3, 3)) as canvas:
-        for axes, name in zip(canvas.all_axes, names, strict=False):
-            for function in _functions(name):
+    alt = (
+        f"{title}: what kernels are made of before training, the {NUM_FUNCTIONS} slowest of each, "
+        "against time in kernel lengths 2/Δ."
+    )
+    with Canvas(f"{prefix}-bases".lstrip("-"), title, alt, size=(9.6, 5.2), grid=(3, 3)) as canvas:
+        for axes, basis in zip(canvas.all_axes, names, strict=False):
+            for function in _functions(basis):
                 scale = float(function.abs().max()) or 1.0
                 axes.plot(torch.arange(SAMPLES) / (SAMPLES / 2), function / scale, lw=1)
-            axes.set_title(name, fontsize=8)
+            axes.set_title(basis, fontsize=8)
             axes.tick_params(labelsize=6)
         for axes in canvas.all_axes[len(names) :]:
             axes.axis("off")

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from videopipe.atlas.axes import DrawnAxis, Values, response
 from videopipe.report.picture import COLOURS, INK, Canvas, Picture, plain_log_scale
@@ -13,6 +14,7 @@ MAX_PANELS = 24
 
 
 def kernels(
+    name: str,
     axis: str,
     after: Sequence[DrawnAxis],
     before: Mapping[str, DrawnAxis],
@@ -25,35 +27,45 @@ def kernels(
     alt = (
         f"{title} in {len(after)} layers: the median over channels (line) and the middle 80 % "
         f"(band) of the kernel against the lag in {unit}"
-        + ("; before training dashed." if before else ".")
+        + ("; before training dashed" if before else "")
+        + ". A peak at lag 0 keeps the sample itself, a wide one mixes its neighbours."
     )
 
     def panel(axes: Axes, one: DrawnAxis) -> None:
         scale = (seconds(one.size) or 1.0) if in_seconds else 1.0
         low, middle, high = np.quantile(one.taps, [0.1, 0.5, 0.9], axis=0)
         axes.fill_between(scale * one.lags, low, high, color=COLOURS[5], alpha=0.4, lw=0)
-        axes.plot(scale * one.lags, middle, color=COLOURS[0], label="after" if before else "kernel")
+        marker = "o" if one.size == 1 else ""  # one tap alone makes no line
+        label = "after" if before else "kernel"
+        axes.plot(scale * one.lags, middle, color=INK, label=label, marker=marker)
         if one.layer in before:
             earlier = before[one.layer]
             median = np.median(earlier.taps, axis=0)
-            axes.plot(scale * earlier.lags, median, "--", color=COLOURS[1], label="before")
+            axes.plot(
+                scale * earlier.lags, median, "--", color=COLOURS[1], label="before", marker=marker
+            )
 
-    return _panels(f"kernels-{axis}", title, alt, after, panel, x=f"lag ({unit})", y="weight")
+    return _panels(f"{name}-{axis}", title, alt, after, panel, x=f"lag ({unit})", y="weight")
 
 
-def responses(axis: str, after: Sequence[DrawnAxis], before: Mapping[str, DrawnAxis]) -> Picture:
+def responses(
+    name: str, axis: str, after: Sequence[DrawnAxis], before: Mapping[str, DrawnAxis]
+) -> Picture:
     """What each layer passes at each frequency, with the Nyquist line and the cut."""
     title = f"Frequency response along {axis}"
+    limited = [one for one in after if one.bandlimit is not None]
+    cut = "red where the bandlimit cuts" if limited else "these layers have no bandlimit"
     alt = (
         f"{title}: median magnitude over channels (line) and the middle 80 % (band) against cycles "
-        "per sample; dotted at 0.5 the Nyquist frequency, red where the bandlimit cuts."
+        "per sample, slow changes on the left; dotted at 0.5 the Nyquist frequency, beyond which "
+        f"samples cannot tell; {cut}."
     )
 
     def panel(axes: Axes, one: DrawnAxis) -> None:
         frequency, size = response(one)
         low, middle, high = np.quantile(size, [0.1, 0.5, 0.9], axis=0)
         axes.fill_between(frequency, low, high, color=COLOURS[5], alpha=0.4, lw=0)
-        axes.plot(frequency, middle, color=COLOURS[0], label="after" if before else "response")
+        axes.plot(frequency, middle, color=INK, label="after" if before else "response")
         if one.layer in before:
             frequency, size = response(before[one.layer])
             axes.plot(frequency, np.median(size, axis=0), "--", color=COLOURS[1], label="before")
@@ -62,15 +74,20 @@ def responses(axis: str, after: Sequence[DrawnAxis], before: Mapping[str, DrawnA
             axes.axvline(min(one.bandlimit / 2, 0.5), color="#cc0000", lw=1, label="cut")
 
     return _panels(
-        f"response-{axis}", title, alt, after, panel, x="cycles per sample", y="magnitude"
+        f"{name}-{axis}-response", title, alt, after, panel, x="cycles per sample", y="magnitude"
     )
 
 
-def lengths(axis: str, after: Sequence[DrawnAxis], before: Mapping[str, DrawnAxis]) -> Picture:
+def lengths(
+    name: str, axis: str, after: Sequence[DrawnAxis], before: Mapping[str, DrawnAxis]
+) -> Picture:
     """Kernel length 2/Δ per layer: learned, and what it was at the start."""
     title = f"Kernel length along {axis}"
-    alt = f"{title}, from input to output: median (point) and middle 80 % (bar) of 2/Δ in samples."
-    with Canvas(f"length-{axis}", title, alt, size=(6.4, 3.2)) as canvas:
+    alt = (
+        f"{title}, layer by layer: how far a layer looks, 2/Δ in samples; median (point) and "
+        "middle 80 % (bar) over channels" + (", at the start and learned." if before else ".")
+    )
+    with Canvas(f"{name}-{axis}-length", title, alt, size=(5.2, 3.2)) as canvas:
         depth = np.arange(1.0, len(after) + 1)
         _length_bars(canvas.axes, depth, [one.lengths for one in after], COLOURS[0], "learned")
         if before:
@@ -78,6 +95,7 @@ def lengths(axis: str, after: Sequence[DrawnAxis], before: Mapping[str, DrawnAxi
             places = depth[[one.layer in before for one in after]] - 0.25
             _length_bars(canvas.axes, places, values, COLOURS[1], "initial")
         canvas.axes.set(xlabel="layer, from input to output", ylabel="2/Δ (samples)", title=title)
+        canvas.axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         plain_log_scale(canvas.axes)
         canvas.axes.legend(fontsize=8)
     return canvas.picture

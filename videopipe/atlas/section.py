@@ -1,5 +1,6 @@
 """The atlas of one checkpoint as a part of a page."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -11,8 +12,13 @@ from videopipe.models import load_model
 from videopipe.report.page import Section
 
 
-def atlas_section(name: str, title: str, folder: Path, before: Path | None = None) -> Section:
-    """Kernels, responses and lengths of every axis; `before` is what training began with."""
+def atlas_section(
+    name: str, title: str, folder: Path, before: Path | None = None, *, bases: bool = True
+) -> Section:
+    """Kernels, responses and lengths of every axis; `before` is what training began with.
+
+    `bases`: with the functions of every initialisation, which are the same for all models.
+    """
     section = Section(name, title)
     model, card = load_model(folder)
     drawn = draw_axes(model)
@@ -25,18 +31,21 @@ def atlas_section(name: str, title: str, folder: Path, before: Path | None = Non
         f"{len(layers)} layers of {card.architecture}. A kernel says how much a layer takes from "
         "each distance: lag 0 is the sample itself, positive lags lie in the past (above, left)."
     )
+    lengths = []
     for axis in dict.fromkeys(one.axis for one in drawn):
         after = [one for one in drawn if one.axis == axis]
         matching = _matching(after, [one for one in earlier if one.axis == axis])
         seconds = partial(seconds_per_step, card)
-        section.pictures.append(drawing.kernels(axis, after, matching, seconds))
-        section.pictures.append(drawing.responses(axis, after, matching))
-        section.pictures.append(drawing.lengths(axis, after, matching))
-    section.pictures += plane_kernels(model)
-    section.pictures.append(basis_functions())
+        section.pictures.append(drawing.kernels(name, axis, after, matching, seconds))
+        section.pictures.append(drawing.responses(name, axis, after, matching))
+        lengths.append(drawing.lengths(name, axis, after, matching))
+    section.pictures += lengths  # small ones, side by side
+    section.pictures += plane_kernels(name, model)
+    if bases:
+        section.pictures.append(basis_functions(name))
     return section
 
 
-def _matching(after: list[DrawnAxis], before: list[DrawnAxis]) -> dict[str, DrawnAxis]:
+def _matching(after: Sequence[DrawnAxis], before: Sequence[DrawnAxis]) -> dict[str, DrawnAxis]:
     names = {one.layer for one in after}
     return {one.layer: one for one in before if one.layer in names}

@@ -14,28 +14,37 @@ NUM_CHANNELS = 3
 DEFAULT_CUT = 0.2  # shown for layers that have no bandlimit of their own
 
 
-def plane_kernels(model: nn.Module) -> list[Picture]:
+def plane_kernels(prefix: str, model: nn.Module) -> list[Picture]:
     """The first, a middle and the last layer with height and width."""
     layers = [
         (name, module)
         for name, module in model.named_modules()
         if isinstance(module, S4ND) and len(module.axes) >= 2 and module.out_channels is None
     ]
+    # Small maps at the end of a network have kernels of one or two samples: nothing to see.
+    layers = [one for one in layers if min(a.size for a in one[1].axes[-2:]) >= 4] or layers
     chosen = dict([layers[0], layers[len(layers) // 2], layers[-1]]) if layers else {}
-    return [_picture(name, layer) for name, layer in chosen.items()]
+    return [_picture(prefix, name, layer) for name, layer in chosen.items()]
 
 
-def _picture(name: str, layer: S4ND) -> Picture:
+def _picture(prefix: str, name: str, layer: S4ND) -> Picture:
     own = layer.bandlimit
     cut = own[-1] if own[-1] is not None else DEFAULT_CUT
     title = f"Kernels of {name} in the plane"
+    whose = (
+        "this layer's own"
+        if own[-1] is not None
+        else "the layer has no bandlimit of its own, so this one is drawn to show its effect"
+    )
     alt = (
         f"{title}: {NUM_CHANNELS} channels (columns in threes) on a grid half, as and twice as fine"
-        f" as in training; upper row without bandlimit, lower row with α = {cut:g}."
+        f" as in training; upper row without bandlimit, lower row with α = {cut:g} ({whose}). "
+        "Purple adds, orange subtracts, each picture scaled to its own largest weight. A kernel "
+        "that looks alike on all three grids carries over to other resolutions."
     )
     shape = (2, NUM_CHANNELS * len(RATES))
     with Canvas(
-        f"plane-{name.replace('.', '-')}", title, alt, size=(9.6, 2.8), grid=shape
+        f"{prefix}-plane-{name.replace('.', '-')}", title, alt, size=(9.6, 2.8), grid=shape
     ) as canvas:
         axes = iter(canvas.all_axes)
         try:
@@ -62,7 +71,7 @@ def _plane(layer: S4ND, rate: float) -> torch.Tensor:
     """The product of the height and width kernels: (channels, height, width)."""
     spaces = [space for space in layer.spaces if isinstance(space, AxisStateSpace)]
     height, width = (
-        space.taps(max(1, round(space.config.size / rate)), rate)[0, :NUM_CHANNELS]
+        space.taps(max(1, round(space.config.size / rate)), rate)[0, :NUM_CHANNELS, 1:]
         for space in spaces[-2:]
     )
     return height[:, :, None] * width[:, None, :]

@@ -7,12 +7,16 @@ SUMMARY = "write the report page of a run, finished or not"
 EXAMPLES = """\
   videopipe report runs/demo                   # writes runs/demo/report/report.html
   videopipe report runs/demo --out /tmp/page
+  videopipe report runs/s4nd runs/i3d runs/s3d # learning curves of the others laid over the first's
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("run", type=Path, help="folder of the run, such as runs/demo")
+    parser.add_argument(
+        "others", metavar="OTHER", type=Path, nargs="*", help="further runs to lay beside it"
+    )
     parser.add_argument("--out", type=Path, help="folder for the page (default: RUN/report)")
 
 
@@ -20,5 +24,5 @@ def main(args: argparse.Namespace) -> int:
     """Write the page and say where it is."""
     from videopipe.report.write import write_report
 
-    print(write_report(args.run, args.out))
+    print(write_report(args.run, args.out, args.others))
     return 0

@@ -2,6 +2,7 @@
 
 import difflib
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from videopipe.report import plots
@@ -13,8 +14,11 @@ def overview_section(run: Run) -> Section:
     """Stages and their states, the command, versions, the configuration and its difference."""
     section = Section("overview", "What was done")
     started = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started))
+    section.text += [line for job in run.using("evaluate") if (line := _headline(job))]
     section.text.append(f"Command: {run.command}")
-    section.text.append(f"State: {run.state}. Begun {started}, took {run.seconds:.0f} seconds.")
+    all_cached = bool(run.jobs) and all(job.state == "cached" for job in run.jobs)
+    took = "every result was there already" if all_cached else f"took {run.seconds:.0f} seconds"
+    section.text.append(f"State: {run.state}. Begun {started}, {took}.")
     for job in run.jobs:
         if not job.finished:
             section.missing.append(f"{job.label} has no result: {job.state}")
@@ -23,6 +27,36 @@ def overview_section(run: Run) -> Section:
     section.blocks += _configuration(run.folder)
     versions = "\n".join(f"{name} {number}" for name, number in run.environment.items())
     section.blocks.append(Block("Versions", versions))
+    return section
+
+
+def _headline(job: ReportedJob) -> str:
+    """The number most readers came for."""
+    summary = job.record().get("summary", {})
+    top1, interval, videos = (summary.get(key) for key in ("top1", "interval", "videos"))
+    if not isinstance(top1, float) or not isinstance(interval, list) or len(interval) != 2:
+        return ""
+    low, high = interval
+    return (
+        f"Result of {job.label}: {top1:.1%} of {videos} videos right "
+        f"(95 % interval {low:.1%} to {high:.1%})."
+    )
+
+
+def beside_section(runs: Mapping[str, Run]) -> Section:
+    """Several runs in one table; their learning curves are laid over each other further down."""
+    section = Section("runs", "Runs side by side")
+    rows = []
+    for name, run in runs.items():
+        for job in run.using("evaluate"):
+            summary = job.record().get("summary", {})
+            low, high = summary.get("interval") or (None, None)
+            interval = None if low is None else f"{low:.1%} to {high:.1%}"
+            rows.append((name, job.label, job.state, summary.get("top1"), interval))
+        if not run.using("evaluate"):
+            rows.append((name, "no evaluation", run.state, None, None))
+    columns = ("run", "evaluation", "state", "top-1", "95 % interval")
+    section.tables.append(Table("Results", columns, rows))
     return section
 
 

@@ -96,9 +96,10 @@ def render(title: str, subtitle: str, sections: Sequence[Section]) -> str:
 
 def write_page(folder: Path, title: str, subtitle: str, sections: Sequence[Section]) -> Path:
     """Write `report.html` and the pictures beside it; returns the path of the page."""
-    for section in sections:
-        for picture in section.pictures:
-            picture.save(folder / "pictures")
+    saved = {picture.save(folder / "pictures").stem for s in sections for picture in s.pictures}
+    for older in (folder / "pictures").glob("*.[ps][nv]g"):
+        if older.stem not in saved:  # of a stage that is no longer in the run
+            older.unlink()
     page = folder / "report.html"
     atomic.write_text(page, render(title, subtitle, sections))
     return page

@@ -10,15 +10,17 @@ import matplotlib as mpl
 from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from pretrained_2d import atomic
 
 # Okabe and Ito's palette: distinguishable with every common kind of colour blindness.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D00", "#777777")
 INK = "#0f1e2d"  # stands for the text colour of the page, light or dark
+BLUE, PAGE_BLUE = "#0072b2", "var(--blue)"  # too dark to see on a dark page, which has its own
 
-WIDE_INCHES = 9.0
+WIDE_INCHES = 8.0
+PNG_DPI = 144  # dots per inch: sharp on a slide
 
 _STYLE: dict[Any, Any] = {
     "axes.edgecolor": INK,
@@ -51,17 +53,27 @@ class Picture:
     alt: str
     svg: str
     wide: bool = False  # takes the whole width of the page
+    png: bytes = b""  # the same for slides and documents
 
     def save(self, folder: Path) -> Path:
-        """Write the drawing as a file of its own, with the ink a white page needs."""
+        """Write the drawing as files of its own, with the ink and the paper of a white page."""
         path = folder / f"{self.name}.svg"
-        atomic.write_text(path, self.svg.replace("currentColor", INK))
+        ink = self.svg.replace("currentColor", INK).replace(PAGE_BLUE, BLUE)
+        atomic.write_text(path, ink)
+        if self.png:
+            atomic.write_bytes(path.with_suffix(".png"), self.png)
         return path
 
 
 def plain_log_scale(axes: Axes) -> None:
-    """A logarithmic vertical axis labelled 0.1, 1, 10 (powers would be formulas)."""
+    """A logarithmic vertical axis labelled 0.1, 1, 10 (powers would be formulas).
+
+    Where it spans less than a decade or so, 2 and 5 are labelled too: there may be no 1 or 10.
+    """
     axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    short = high / low < 30
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if short else (1,)))
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_formatter(NullFormatter())
 
@@ -98,7 +110,12 @@ class Canvas:
                 self.figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
                 drawing = text.getvalue()
                 drawing = drawing[drawing.index("<svg") :].replace(INK, "currentColor")
+                drawing = drawing.replace(BLUE, PAGE_BLUE)
+                pixels = io.BytesIO()
+                self.figure.savefig(pixels, format="png", dpi=PNG_DPI, facecolor="white")
                 wide = self._size[0] >= WIDE_INCHES
-                self.picture = Picture(self.name, self.title, self.alt, drawing, wide)
+                self.picture = Picture(
+                    self.name, self.title, self.alt, drawing, wide, pixels.getvalue()
+                )
         finally:
             self._style.__exit__(None, None, None)

@@ -11,11 +11,19 @@ Points = Sequence[tuple[float, float]]
 
 
 def curves(
-    name: str, title: str, series: Mapping[str, Points], *, x: str, y: str, log: bool = False
+    name: str,
+    title: str,
+    series: Mapping[str, Points],
+    *,
+    x: str,
+    y: str,
+    meaning: str = "",
+    log: bool = False,
 ) -> Picture:
     """One line per series, laid over each other."""
-    alt = f"{title}: {y} against {x} for {', '.join(series)}."
-    with Canvas(name, title, alt) as canvas:
+    lines = f"{len(series)} lines: {', '.join(series)}." if len(series) > 1 else ""
+    alt = f"{title}, by {x}. {meaning} {lines}".strip()
+    with Canvas(name, title, alt, size=(5.2, 3.2)) as canvas:
         for index, (label, points) in enumerate(series.items()):
             horizontal, vertical = zip(*points, strict=True) if points else ((), ())
             style = ("-", "--", ":", "-.")[index // len(COLOURS) % 4]
@@ -35,7 +43,8 @@ def confusion(name: str, title: str, counts: NDArray[np.int64], labels: Sequence
     side = max(4.0, 0.22 * len(labels) + 1.6)
     worst = int(np.argmin(np.diag(share)))
     alt = (
-        f"{title}: {len(labels)} classes; the diagonal is right. "
+        f"{title}: a row for what a video shows, a column for what the model said, {len(labels)} "
+        f"classes; a perfect model fills the diagonal only. "
         f"Least recognised: {labels[worst]} at {share[worst, worst]:.0%}."
     )
     with Canvas(name, title, alt, size=(side + 0.8, side)) as canvas:
@@ -60,7 +69,10 @@ def intervals(
 ) -> Picture:
     """A point and its interval per row: (label, value, low, high), sorted by value."""
     rows = sorted(rows, key=lambda row: row[1])
-    alt = f"{title}: from {rows[0][0]} ({rows[0][1]:.0%}) to {rows[-1][0]} ({rows[-1][1]:.0%})."
+    alt = (
+        f"{title}: from {rows[0][0]} ({rows[0][1]:.0%}) to {rows[-1][0]} ({rows[-1][1]:.0%}); the "
+        "point is what was measured, the bar where the true share lies with 95 % confidence."
+    )
     with Canvas(name, title, alt, size=(6.4, 0.18 * len(rows) + 1.2)) as canvas:
         for position, (_, value, low, high) in enumerate(rows):
             canvas.axes.plot([low, high], [position, position], color=COLOURS[5], lw=3)
@@ -74,11 +86,14 @@ def reliability(
     name: str, title: str, confidence: Sequence[float], accuracy: Sequence[float], error: float
 ) -> Picture:
     """How often the model is right when it is this sure; the dashed line is perfect."""
-    alt = f"{title}: expected calibration error {error:.3f}."
+    alt = (
+        f"{title}: how often the model is right when it is this sure. On the dashed line it can be "
+        f"taken at its word, below it is too sure; on average it is off by {error:.1%}."
+    )
     with Canvas(name, title, alt, size=(4.2, 4.0)) as canvas:
         canvas.axes.plot([0, 1], [0, 1], "--", color=INK, lw=1, label="perfect")
         canvas.axes.plot(confidence, accuracy, "o-", label=f"model (error {error:.3f})")
-        canvas.axes.set(xlabel="confidence", ylabel="share right", title=title)
+        canvas.axes.set(xlabel="probability given by the model", ylabel="share right", title=title)
         canvas.axes.set(xlim=(0, 1), ylim=(0, 1))
         canvas.axes.legend(fontsize=8)
     return canvas.picture
@@ -86,7 +101,7 @@ def reliability(
 
 def histogram(name: str, title: str, values: Sequence[float], *, x: str) -> Picture:
     """How many videos at each value."""
-    alt = f"{title}: {len(values)} values from {min(values):.3g} to {max(values):.3g}."
+    alt = f"{title} of {len(values)} videos: from {min(values):.3g} to {max(values):.3g} {x}."
     with Canvas(name, title, alt, size=(4.8, 3.0)) as canvas:
         canvas.axes.hist(values, bins=min(40, max(5, len(values) // 5)), color=COLOURS[0])
         canvas.axes.set(xlabel=x, ylabel="videos", title=title)

@@ -3,10 +3,11 @@
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from videopipe.report import plots
 from videopipe.report.page import Section, Table
-from videopipe.report.picture import INK, Picture
+from videopipe.report.picture import BLUE, INK, PAGE_BLUE, Picture
 
 
 def comparison_section(name: str, title: str, folder: Path) -> Section:
@@ -31,7 +32,7 @@ def comparison_section(name: str, title: str, folder: Path) -> Section:
         section.tables.append(Table(caption, heads, paired))
     for path in sorted(folder.glob("*.svg")):
         label = path.stem.replace("_", " ")
-        drawing = path.read_text().replace(INK, "currentColor")
+        drawing = path.read_text().replace(INK, "currentColor").replace(BLUE, PAGE_BLUE)
         section.pictures.append(Picture(path.stem, label, label, drawing))
     return section
 
@@ -45,10 +46,7 @@ def inflation_section(name: str, title: str, folder: Path) -> Section:
         f"{whole['architecture']} by {whole['options']['method']} ({whole['way']}): "
         f"{whole['parameters_before']:,} parameters became {whole['parameters_after']:,}."
     )
-    section.text.append(
-        "Boring-video test (one image repeated over time must give the 2D answer): "
-        + ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in proof.items())
-    )
+    section.text.append(_boring_video(proof))
     rows = [
         (row["layer"], row["status"], _shapes(row["before"]), _shapes(row["after"]),
          row["parameters_before"], row["parameters_after"])
@@ -57,6 +55,19 @@ def inflation_section(name: str, title: str, folder: Path) -> Section:
     columns = ("layer", "status", "2D shapes", "video shapes", "parameters 2D", "parameters video")
     section.tables.append(Table("Layers", columns, rows))
     return section
+
+
+def _boring_video(proof: dict[str, Any]) -> str:
+    """The number of the boring-video test, and what it means."""
+    words = (
+        "Boring-video test: an image repeated over time should get the answer that the 2D network "
+        f"gives the image. Largest difference of a logit: {proof['difference']:.3g}; the same "
+        f"class for {proof['agreement']:.0%} of {proof['num_images']} images."
+    )
+    if proof.get("exact"):
+        return words + " The start is exact, to rounding."
+    reasons = "; ".join(proof.get("why_not") or ())
+    return words + f" The start is not exact{f': {reasons}' if reasons else ''}."
 
 
 def _shapes(shapes: dict[str, list[int]]) -> str:

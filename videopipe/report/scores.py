@@ -1,5 +1,7 @@
 """The part of a page that shows an evaluation: confusion, classes, calibration, single videos."""
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +26,8 @@ def score_section(name: str, title: str, folder: Path) -> Section:
     section.tables.append(_videos(table))
     for heading, rows in _telling_videos(table).items():
         for row in rows:
-            strip = film_strip(Path(table.paths[row]), caption=f"{heading}: {_verdict(table, row)}")
+            caption = f"{heading}: {_verdict(table, row)}"
+            strip = film_strip(Path(table.paths[row]), caption, int(table.clips[row]))
             if isinstance(strip, str):
                 section.missing.append(f"film strip of {table.paths[row]}: {strip}")
             else:
@@ -85,7 +88,8 @@ def _hardest_pairs(metrics: Metrics) -> Table:
 
 def _videos(table: ScoreTable) -> Table:
     rows: list[tuple[Cell, ...]] = []
-    for row, path in enumerate(table.paths):
+    folder, paths = _within(table.paths)
+    for row, path in enumerate(paths):
         true = table.labels[table.targets[row]]
         if not table.readable[row]:
             rows.append((path, true, "unreadable", None, False))
@@ -94,7 +98,17 @@ def _videos(table: ScoreTable) -> Table:
         right = said == table.targets[row]
         score = float(table.scores[row, said])
         rows.append((path, true, table.labels[said], score, bool(right)))
-    return Table("Every video", ("video", "true", "predicted", "probability", "right"), rows)
+    columns = ("video", "true", "predicted", "probability", "right")
+    return Table(f"Every video, in {folder}" if folder else "Every video", columns, rows)
+
+
+def _within(paths: Sequence[str]) -> tuple[str, list[str]]:
+    """The folder that holds them all, and where in it each one lies."""
+    try:
+        folder = os.path.commonpath([str(Path(path).parent) for path in paths])
+    except ValueError:  # none at all, or some relative
+        return "", list(paths)
+    return folder, [os.path.relpath(path, folder) for path in paths]
 
 
 def _telling_videos(table: ScoreTable) -> dict[str, list[int]]:
@@ -106,12 +120,13 @@ def _telling_videos(table: ScoreTable) -> dict[str, list[int]]:
     right = scores.argmax(axis=1) == targets
     order = np.argsort(-scores.max(axis=1), kind="stable")
     return {
-        "mistake": [int(readable[row]) for row in order if not right[row]][:NUM_STRIPS],
-        "hit": [int(readable[row]) for row in order if right[row]][:NUM_STRIPS],
+        "Sure and wrong": [int(readable[row]) for row in order if not right[row]][:NUM_STRIPS],
+        "Sure and right": [int(readable[row]) for row in order if right[row]][:NUM_STRIPS],
     }
 
 
 def _verdict(table: ScoreTable, row: int) -> str:
     best = np.argsort(-table.scores[row], kind="stable")[:3]
     said = ", ".join(f"{table.labels[i]} {table.scores[row, i]:.0%}" for i in best)
-    return f"{Path(table.paths[row]).name}, true {table.labels[table.targets[row]]}; said {said}"
+    shown = table.labels[table.targets[row]]
+    return f"{Path(table.paths[row]).name} shows {shown}; the model said {said}"

@@ -9,13 +9,18 @@ from videopipe.report import plots
 from videopipe.report.page import Section
 from videopipe.report.picture import Picture
 
-# (key of a record, kind of record, title, unit of the vertical axis, logarithmic)
+# (key of a record, title, unit of the vertical axis, what it means, logarithmic)
 TRAIN_CURVES = (
-    ("loss", "Training loss", "loss", False),
-    ("accuracy", "Training accuracy", "share right", False),
-    ("lr", "Learning rate", "learning rate", False),
-    ("gradient_norm", "Gradient norm", "norm", True),
-)
+    ("loss", "Training loss", "loss", "How wrong the network is on what it learns from; it should "
+     "fall.", False),
+    ("accuracy", "Training accuracy", "share right", "On what it learns from, mixed and distorted "
+     "as the recipe says, so it may stay below the accuracy of evaluation.", False),
+    ("lr", "Learning rate", "learning rate", "How large a step is: warm-up, then decay.", False),
+    ("gradient_norm", "Gradient norm", "norm", "How strongly a batch pulls; sudden peaks mean "
+     "trouble.", True),
+)  # fmt: skip
+EVALUATED = "On videos or images that are not trained on."
+SPENT = "A step should not wait for data; where it does, more workers or a frame cache help."
 NOT_A_SCORE = {"time", "epoch", "seconds", "images"}  # counts and clocks in an evaluation record
 Records = Sequence[Mapping[str, Any]]
 
@@ -38,25 +43,36 @@ def training_section(name: str, title: str, folders: Mapping[str, Path]) -> Sect
 
 def _pictures(name: str, runs: Mapping[str, Records]) -> list[Picture]:
     pictures = []
-    for key, title, unit, log in TRAIN_CURVES:
+    for key, title, unit, meaning, log in TRAIN_CURVES:
         series = {label: _points(records, "train", key) for label, records in runs.items()}
-        pictures += _drawn(f"{name}-{key}", title, series, y=unit, log=log)
+        pictures += _drawn(f"{name}-{key}", title, series, y=unit, meaning=meaning, log=log)
     for key in _evaluation_keys(runs):
         series = {label: _points(records, "evaluation", key) for label, records in runs.items()}
         slug = key.replace("/", "-").replace("@", "-")
-        pictures += _drawn(f"{name}-{slug}", f"Evaluation: {key}", series, y=key)
+        words = key.replace("_", " ").replace("@", " at size ")
+        title = f"Evaluation: {words}"
+        pictures += _drawn(f"{name}-{slug}", title, series, y=words, meaning=EVALUATED)
     time = {}
     for label, records in runs.items():
         time[f"{label}: step"] = _points(records, "train", "step_seconds")
         time[f"{label}: waiting for data"] = _points(records, "train", "data_seconds")
-    return pictures + _drawn(f"{name}-seconds", "Where a step spends its time", time, y="seconds")
+    title = "Where a step spends its time"
+    return pictures + _drawn(f"{name}-seconds", title, time, y="seconds", meaning=SPENT)
 
 
 def _drawn(
-    name: str, title: str, series: Mapping[str, plots.Points], *, y: str, log: bool = False
+    name: str,
+    title: str,
+    series: Mapping[str, plots.Points],
+    *,
+    y: str,
+    meaning: str,
+    log: bool = False,
 ) -> list[Picture]:
     series = {label: points for label, points in series.items() if points}
-    return [plots.curves(name, title, series, x="step", y=y, log=log)] if series else []
+    if not series:
+        return []
+    return [plots.curves(name, title, series, x="step", y=y, meaning=meaning, log=log)]
 
 
 def _points(records: Records, kind: str, key: str) -> list[tuple[float, float]]:

@@ -1,13 +1,13 @@
 """The report of a run: every part that can be shown, and what is missing."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pretrained_2d import atomic
 from pretrained_2d.errors import PretrainedError
 from videopipe.errors import VideopipeError
-from videopipe.report.overview import overview_section
+from videopipe.report.overview import beside_section, overview_section
 from videopipe.report.page import Section, write_page
 from videopipe.report.results import comparison_section, health_section, inflation_section
 from videopipe.report.run import ReportedJob, Run, read_run
@@ -19,43 +19,73 @@ TRAINING = {"pretrain": "Pretraining", "finetune": "Fine-tuning"}
 DAMAGE = (VideopipeError, PretrainedError, OSError, ValueError, KeyError, TypeError)
 
 
-def write_report(run_folder: Path, out: Path | None = None) -> Path:
-    """Write report.html, report.json and pictures/ for a run; returns the path of the page."""
+def write_report(run_folder: Path, out: Path | None = None, others: Sequence[Path] = ()) -> Path:
+    """Write report.html, report.json and pictures/ for a run; returns the path of the page.
+
+    The learning curves and results of `others`, folders of further runs, are laid over its own.
+    """
     run = read_run(run_folder)
+    beside = _named_apart(run, [read_run(folder) for folder in others])
     folder = out or run_folder / "report"
-    sections = list(_sections(run))
+    sections = list(_sections(run, beside))
     subtitle = f"Pipeline {run.name}: {run.state}"
+    if beside:
+        subtitle += f"; beside it {', '.join(beside)}"
     page = write_page(folder, f"Report of {run.name}", subtitle, sections)
-    atomic.write_text(folder / "report.json", json.dumps(_numbers(run), indent=2, default=str))
+    numbers = _numbers(run) | {"tables": [_rows(section) for section in sections]}
+    if beside:
+        numbers["beside"] = {name: _numbers(other) for name, other in beside.items()}
+    atomic.write_text(folder / "report.json", json.dumps(numbers, indent=2, default=str))
     return page
 
 
-def _sections(run: Run) -> Iterator[Section]:
+def _named_apart(run: Run, others: Sequence[Run]) -> dict[str, Run]:
+    """Other runs by name, or by folder where two have the same name."""
+    names = [run.name, *(other.name for other in others)]
+    return {
+        other.name if names.count(other.name) == 1 else str(other.folder): other for other in others
+    }
+
+
+def _sections(run: Run, beside: Mapping[str, Run]) -> Iterator[Section]:
     yield overview_section(run)
+    if beside:
+        yield beside_section({run.name: run, **beside})
     for job in run.using("compare"):
         yield _shown(job, "Comparison", comparison_section)
-    for use, title in TRAINING.items():
-        stages = dict.fromkeys(job.stage for job in run.using(use))
-        for stage in stages:
-            folders = {j.label: j.folder for j in run.using(use) if j.stage == stage}
-            yield training_section(f"training-{stage}", f"{title}: {stage}", folders)
     for job in run.using("evaluate"):
         yield _shown(job, "Evaluation", score_section)
+    for use, title in TRAINING.items():
+        stages = dict.fromkeys(
+            job.stage for one in (run, *beside.values()) for job in one.using(use)
+        )
+        for stage in stages:
+            folders = {j.label: j.folder for j in run.using(use) if j.stage == stage}
+            for name, other in beside.items():
+                theirs = [j for j in other.using(use) if j.stage == stage]
+                folders |= {
+                    f"{name}: {j.label}": j.folder
+                    for j in theirs
+                    if j.folder not in folders.values()
+                }
+            yield training_section(f"training-{stage}", f"{title}: {stage}", folders)
     for job in run.using("decode"):
         yield _shown(job, "Data", health_section)
     for job in run.using("inflate"):
         yield _shown(job, "Inflation", inflation_section)
-    for job in run.using("finetune"):
-        yield _shown(job, "Kernels", _atlas(run, job))
+    # Where nothing was fine-tuned, the kernels of the image network are what there is to see.
+    trained = run.using("finetune") or run.using("pretrain")
+    for number, job in enumerate(trained):
+        yield _shown(job, "Kernels", _atlas(run, job, bases=number == 0))
 
 
-def _atlas(run: Run, job: ReportedJob) -> Callable[[str, str, Path], Section]:
-    """The kernels of a fine-tuned model beside those it began with."""
+def _atlas(run: Run, job: ReportedJob, *, bases: bool) -> Callable[[str, str, Path], Section]:
+    """The kernels of a trained model beside those it began with."""
     from videopipe.atlas.section import atlas_section
 
     began = [run.job_at(name) for name in job.inputs.get("model", ())]
     before = next((one.folder for one in began if one is not None and one.finished), None)
-    return lambda name, title, folder: atlas_section(name, title, folder, before)
+    return lambda name, title, folder: atlas_section(name, title, folder, before, bases=bases)
 
 
 def _shown(job: ReportedJob, title: str, build: Callable[[str, str, Path], Section]) -> Section:
@@ -70,6 +100,15 @@ def _shown(job: ReportedJob, title: str, build: Callable[[str, str, Path], Secti
     except DAMAGE as error:
         reason = f"{type(error).__name__}: {error}"
         return Section(name, heading, missing=[f"{job.folder.name} cannot be read ({reason})"])
+
+
+def _rows(section: Section) -> dict[str, object]:
+    """The tables of a section, as they stand on the page."""
+    tables = [
+        {"caption": table.caption, "columns": list(table.columns), "rows": list(table.rows)}
+        for table in section.tables
+    ]
+    return {"section": section.title, "tables": tables}
 
 
 def _numbers(run: Run) -> dict[str, object]:
