@@ -23,7 +23,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--architecture",
-        required=True,
         metavar="NAME",
         help="which network the weights are of; `videopipe models` lists them",
     )
@@ -55,7 +54,19 @@ def main(args: argparse.Namespace) -> int:
     """Adopt, tell what became of every tensor, and print the folder."""
     from pretrained_2d.foreign import Adoption, adopt
     from pretrained_2d.foreign.labels import read_labels
+    from videopipe.errors import VideopipeError
 
+    if args.architecture is None:
+        if args.checkpoint.is_dir():
+            raise VideopipeError(
+                f"{args.checkpoint} is a folder: a checkpoint of videopipe needs no adopting, "
+                "inflate it or predict with it as it is; for weights of another program give "
+                "--architecture"
+            )
+        raise VideopipeError(
+            f"--architecture is missing: which network is {args.checkpoint} of? "
+            "`videopipe models` lists them, `videopipe models 'timm/*'` those of timm"
+        )
     request = Adoption(
         checkpoint=args.checkpoint,
         architecture=args.architecture,

@@ -28,11 +28,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Print the table, or what matches the pattern."""
     from pretrained_2d.catalogue import library_sizes, matching_networks, our_networks
+    from videopipe.errors import VideopipeError
 
     entries = list(matching_networks(args.pattern) if args.pattern else our_networks())
     if args.json:
         print(json.dumps([entry._asdict() for entry in entries], indent=2))
         return 0
+    if not entries:
+        raise VideopipeError(
+            f"no network is called {args.pattern!r}; * stands for anything, and names of timm and "
+            "torchvision begin with timm/ or torchvision/"
+        )
     _print_table(entries)
     if not args.pattern:
         for library, count in library_sizes().items():

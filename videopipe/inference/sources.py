@@ -50,7 +50,9 @@ def find_videos(arguments: Iterable[str | os.PathLike[str] | Source]) -> Listing
             if identity not in seen:
                 seen.add(identity)
                 listing.sources.append(source)
-    if not listing.sources:
+    nowhere = [entry for entry in given if isinstance(entry, str) and _is_nowhere(entry)]
+    if not listing.sources or len(nowhere) == len(given):
+        listing.problems += [f"{entry}: no such file or folder" for entry in nowhere]
         raise DataError(_nothing_found(given, listing))
     return listing
 
@@ -77,6 +79,13 @@ def _expand(argument: str | Source, listing: Listing) -> Iterator[Source]:
             yield Source(beside, source.start_seconds, source.end_seconds)
     else:
         yield Source(argument)
+
+
+def _is_nowhere(argument: str) -> bool:
+    """Neither there, nor a pattern, nor named like a film that might have been there."""
+    if argument == "-" or glob.has_magic(argument) or Path(argument).exists():
+        return False
+    return Path(argument).suffix.lower() not in MEDIA_SUFFIXES
 
 
 def _matching(pattern: str, listing: Listing) -> Iterator[Source]:

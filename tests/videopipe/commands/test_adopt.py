@@ -65,3 +65,13 @@ def test_a_misfit_shows_both_sides(weights: Path, tmp_path: Path, capsys) -> Non
     assert "does not fit timm/test_convnext" in error
     assert "the network has" in error
     assert "the file has" in error
+
+
+def test_without_an_architecture_a_file_and_a_folder_are_told_apart(
+    weights: Path, tmp_path: Path, capsys
+) -> None:
+    assert main(["adopt", str(weights), "--out", str(tmp_path / "m")]) == 1
+    assert f"--architecture is missing: which network is {weights} of?" in capsys.readouterr().err
+    assert main(["adopt", str(tmp_path), "--out", str(tmp_path / "m")]) == 1
+    assert "a checkpoint of videopipe needs no adopting" in capsys.readouterr().err
+    assert not (tmp_path / "m").exists()

@@ -22,3 +22,8 @@ def test_a_pattern_reaches_the_libraries(capsys) -> None:
     assert entry["name"] == "torchvision/mc3_18"
     assert entry["parameters"] == 11_695_440
     assert entry["input_size"] == [16, 112, 112]
+
+
+def test_a_name_that_fits_nothing_is_said(capsys) -> None:
+    assert main(["models", "timm/*no such*"]) == 1
+    assert "no network is called 'timm/*no such*'" in capsys.readouterr().err

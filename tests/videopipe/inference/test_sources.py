@@ -186,3 +186,11 @@ def test_names_that_are_no_text_have_a_printable_form_and_ids_of_their_own():
     ids |= {source_id(Source(odd, 0.0)), source_id(Source(odd, 0.0, 1.0))}
     assert len(ids) == 4
     assert source_id(Source(odd)) == source_id(Source(odd))
+
+
+def test_a_mistyped_folder_is_no_video(tmp_path):
+    (tmp_path / "film.mp4").write_bytes(b"x")
+    with pytest.raises(DataError, match="vidoes: no such file or folder"):
+        find_videos([tmp_path / "vidoes"])
+    found = find_videos([tmp_path / "vidoes", tmp_path / "film.mp4"])
+    assert [Path(source.path).name for source in found.sources] == ["vidoes", "film.mp4"]
