@@ -96,8 +96,8 @@ def _predict_table(request: TableRequest, paths: Iterable[Any], wait: bool) -> S
         plan = Plan.from_json(planned["plan"])
         report = {"began": began}
         if plan.tasks:
-            found = len(plan.order)
-            say(f"{found} video{'s' * (found != 1)} found, {len(plan.tasks)} to predict")
+            count = len(plan.order)
+            say(f"{count} video{'s' * (count != 1)} found, {len(plan.tasks)} to predict")
         if planned["open"]:
             report |= _do(request, columns, plan, team)
         reports = team.finish(report)
