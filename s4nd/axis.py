@@ -36,8 +36,9 @@ class AxisConfig:
     bandlimit: keep a basis function iff step * |Im a| / 2 pi < bandlimit / 2, in base units.
     copies: independent state spaces; channel h uses copy h mod copies.
     start: `random` C; `deterministic`, the first basis function with taps that sum to one;
-        `identity`, a delta at lag 0 beside a state space that starts at zero; `paper`, the first
-        basis function unscaled in each direction, which doubles a constant signal.
+        `identity`, a delta at lag 0 beside a state space that starts at zero and counts by 1/state,
+        because an optimiser such as Adam moves all entries of C at once; `paper`, the first basis
+        function unscaled in each direction, which doubles a constant signal.
     discretisation: of a diagonal A (low-rank ones are bilinear). low_rank: columns of P.
     period: C is stored as C (I - A^period), which makes low-rank kernels cheap; None means size.
     """
@@ -205,6 +206,8 @@ def _is_alike(one: AxisStateSpace, other: AxisStateSpace, rate: float) -> bool:
 
 
 def _row_of_lags(space: AxisStateSpace, kernels: Tensor) -> Tensor:
+    if space.config.start == "identity":
+        kernels = kernels / space.config.state  # so that they leave zero no faster than taps would
     forward = kernels[: space.outputs]  # (outputs, H, length)
     if space.config.start == "identity":
         forward = torch.cat((forward[..., :1] + 1, forward[..., 1:]), -1)

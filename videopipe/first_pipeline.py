@@ -109,8 +109,7 @@ REST = """\
     inputs: {{model: model, clips: clips}}
 """
 SMALL_BATCHES = """
-      freeze_batch_norm: true # small batches have no statistics worth keeping
-      time_lr_scale: 0.1 # and then no norm makes up for a time kernel that learns too fast"""
+      freeze_batch_norm: true # small batches have no statistics worth keeping"""
 FEW_VIDEOS = """ # few videos: small batches, few epochs
         epochs: 30
         batch_size: 8
