@@ -16,7 +16,7 @@ from pretrained_2d.randomness import derive_seed
 from s4nd import S4ND, AxisConfig
 from videopipe.atlas.bases import basis_functions
 from videopipe.data.moving_shapes import MOTIONS, draw_scene, frames_of
-from videopipe.report.picture import COLOURS, INK, Canvas, Picture
+from videopipe.report.picture import COLOURS, Canvas, Picture
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 SHAPE_PIXELS, NUM_FRAMES, GAP = 44, 8, 3
@@ -143,9 +143,9 @@ def main() -> None:
     folder = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     for draw in DRAWN:
-        picture = draw()
-        path = folder / f"{picture.name}.svg"
-        path.write_text(for_pages(picture.svg.replace("currentColor", INK)))
+        path = draw().save(folder)
+        path.with_suffix(".png").unlink(missing_ok=True)  # pages show the drawing itself
+        path.write_text(for_pages(path.read_text()))
         print(path)
     path = folder / "motions.png"
     motions().quantize(128).save(path, optimize=True)
