@@ -55,7 +55,7 @@ def _picture(prefix: str, name: str, layer: S4ND) -> Picture:
                     for rate, picture in zip(RATES, pictures, strict=True):
                         one = next(axes)
                         limit = float(picture[channel].abs().max()) or 1.0
-                        one.imshow(picture[channel], cmap="PuOr", vmin=-limit, vmax=limit)
+                        one.imshow(picture[channel].numpy(), cmap="PuOr", vmin=-limit, vmax=limit)
                         one.set_title(f"{heading}, {_grid(layer, rate)}", fontsize=6)
                         one.set_xticks([])
                         one.set_yticks([])

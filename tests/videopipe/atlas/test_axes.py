@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -6,6 +8,7 @@ from torch import nn
 from pretrained_2d.card import ModelCard
 from s4nd import S4ND, AxisConfig
 from videopipe.atlas.axes import draw_axes, response, seconds_per_step
+from videopipe.atlas.space import plane_kernels
 
 
 def model() -> nn.Module:
@@ -50,3 +53,14 @@ def test_a_step_lasts_its_share_of_the_clip() -> None:
     card = ModelCard(architecture="x", clip_seconds=2.0)
     assert seconds_per_step(card, 15) == pytest.approx(2 / 15)
     assert seconds_per_step(ModelCard(architecture="x"), 15) is None
+
+
+def test_pictures_of_two_models_have_two_names_and_say_whose_cut_they_show() -> None:
+    """Names are also the seeds of ids inside the drawings, which share one page."""
+    axes = (AxisConfig(8, length=4.0), AxisConfig(8, length=4.0))
+    plain = plane_kernels("one", nn.Sequential(S4ND(4, axes)))[0]
+    limited = [replace(axis, bandlimit=0.4) for axis in axes]
+    cut = plane_kernels("two", nn.Sequential(S4ND(4, limited)))[0]
+    assert plain.name != cut.name
+    assert "α = 0.2 (the layer has no bandlimit of its own" in plain.alt
+    assert "α = 0.4 (this layer's own)" in cut.alt

@@ -41,7 +41,10 @@ def test_a_section_without_content_is_left_out() -> None:
 def test_pictures_take_the_colour_of_the_page_and_files_do_not(tmp_path) -> None:
     picture = sections()[0].pictures[0]
     assert "currentColor" in picture.svg
-    assert "currentColor" not in picture.save(tmp_path).read_text()
+    saved = picture.save(tmp_path).read_text()
+    assert "currentColor" not in saved
+    assert "var(" not in saved
+    assert picture.save(tmp_path).with_suffix(".png").read_bytes() == picture.png
 
 
 def test_every_picture_has_alternative_text() -> None:

@@ -95,6 +95,33 @@ def test_what_is_missing_or_damaged_is_said_and_the_rest_is_shown(tmp_path, tiny
     assert "What was done" in text
 
 
+def test_runs_are_laid_over_each_other(tmp_path, capsys) -> None:
+    """Also two of the same name, with a stage that only one of them has."""
+    folders = []
+    for place, stages in (("a", ["model"]), ("b", ["model", "extra"])):
+        jobs = [entry(stage, "finetune", "done") for stage in stages]
+        jobs.append(entry("scores", "evaluate", "done"))
+        folders.append(make_run(tmp_path / place, jobs))
+        for job in jobs[:-1]:
+            make_curves(tmp_path / place / job["folder"], steps=4)
+    out = tmp_path / "page"
+    (out / "pictures").mkdir(parents=True)
+    (out / "pictures" / "of-an-older-run.svg").touch()
+    assert main(["report", *map(str, folders), "--out", str(out)]) == 0
+    text = (out / "report.html").read_text()
+    assert "Runs side by side" in text
+    loss = (out / "pictures" / "training-model-loss.svg").read_text()
+    assert "model" in loss
+    assert f"{folders[1]}: model" in loss
+    assert "Fine-tuning: extra" in text
+    assert not (out / "pictures" / "of-an-older-run.svg").exists()
+    assert (out / "pictures" / "training-model-loss.png").read_bytes()[1:4] == b"PNG"
+    numbers = json.loads((out / "report.json").read_text())
+    assert list(numbers["beside"]) == [str(folders[1])]
+    results = next(part for part in numbers["tables"] if part["section"] == "Runs side by side")
+    assert [row[0] for row in results["tables"][0]["rows"]] == ["p", str(folders[1])]
+
+
 @pytest.mark.slow
 def test_a_large_run_stays_below_fifteen_megabytes(tmp_path, tiny_video) -> None:
     trained = [entry("model", "finetune", "done", length=n) for n in range(8)]
