@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 from videopipe.atlas.axes import DrawnAxis, Values, response
 from videopipe.report.picture import COLOURS, INK, Canvas, Picture, plain_log_scale
 
-MAX_PANELS = 24
+MAX_PANELS = 12
 
 
 def kernels(

@@ -111,6 +111,7 @@ class Canvas:
                 drawing = text.getvalue()
                 drawing = drawing[drawing.index("<svg") :].replace(INK, "currentColor")
                 drawing = drawing.replace(BLUE, PAGE_BLUE)
+                self.figure.set_layout_engine("none")  # all is in its place; it takes a third
                 pixels = io.BytesIO()
                 self.figure.savefig(pixels, format="png", dpi=PNG_DPI, facecolor="white")
                 wide = self._size[0] >= WIDE_INCHES
