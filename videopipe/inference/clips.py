@@ -89,7 +89,7 @@ class DecodedClip:
     """A crop of a clip, ready for the model but for normalisation."""
 
     start_seconds: float
-    end_seconds: float  # of the video's end, where the clip is longer
+    end_seconds: float  # of the video or its range, where the clip is longer
     completes_window: bool  # the last crop of its clip
     frames: Tensor  # uint8 (channels, time, height, width)
 
@@ -108,10 +108,12 @@ def decode_clips(task: ClipTask) -> Iterator[VideoFacts | DecodedClip]:
     with open_video(path, plan.decoder) as video:
         duration_seconds = video.duration_seconds
         yield VideoFacts(content, duration_seconds)
-        reader = FrameReader(video, plan.preprocessing, plan.crops)
+        end = task.source.end_seconds
+        reader = FrameReader(video, plan.preprocessing, plan.crops, end)
         windows = plan.windows(task.source, duration_seconds)[task.windows_done :]
         for window, crops in reader.read(windows, plan.num_frames):  # (crops, 3, time, size, size)
-            end_seconds = max(min(window.end_seconds, video.duration_seconds), window.start_seconds)
+            ends = [window.end_seconds, video.duration_seconds, *([] if end is None else [end])]
+            end_seconds = max(min(ends), window.start_seconds)
             for number, frames in enumerate(crops):
                 last = number == plan.crops - 1
                 yield DecodedClip(window.start_seconds, end_seconds, last, frames)

@@ -21,8 +21,18 @@ class FrameReader:
     Times are kept in whole microseconds, so that the same moment in two clips is the same number.
     """
 
-    def __init__(self, video: Video, preprocessing: Preprocessing, crops: int) -> None:
+    def __init__(
+        self,
+        video: Video,
+        preprocessing: Preprocessing,
+        crops: int,
+        end_seconds: float | None = None,
+    ) -> None:
         self.video, self.preprocessing, self.crops = video, preprocessing, crops
+        # A stretch shorter than a clip repeats its own last frame, not what follows it.
+        self._last: Microseconds | None = None
+        if end_seconds is not None:
+            self._last = round((end_seconds - 0.5 / video.frame_rate) * 1e6)
         self._kept: dict[Microseconds, Tensor] = {}  # each (crops, channels, size, size)
 
     def read(self, clips: Sequence[Clip], num_frames: int) -> Iterator[tuple[Clip, Tensor]]:
@@ -36,17 +46,24 @@ class FrameReader:
         following = next(coming, None)
         while ahead or following is not None:
             if not ahead and following is not None:
-                ahead.append((following, _moments(following, num_frames)))
+                ahead.append((following, self._moments(following, num_frames)))
                 following = next(coming, None)
             clip, moments = ahead[0]
-            while following is not None and _moments(following, num_frames)[0] <= moments[-1]:
-                ahead.append((following, _moments(following, num_frames)))
+            while following is not None and self._moments(following, num_frames)[0] <= moments[-1]:
+                ahead.append((following, self._moments(following, num_frames)))
                 following = next(coming, None)
             wanted = {time for _, times in ahead for time in times if time <= moments[-1]}
             self._fetch(sorted(wanted - self._kept.keys()), clip)
             yield clip, torch.stack([self._kept[time] for time in moments], dim=2)
             ahead.popleft()
             self._forget(min((times[0] for _, times in ahead), default=None))
+
+    def _moments(self, clip: Clip, num_frames: int) -> list[Microseconds]:
+        moments = [round(time * 1e6) for time in frame_times(clip, num_frames)]
+        if self._last is None:
+            return moments
+        last = max(self._last, round(clip.start_seconds * 1e6))
+        return [min(moment, last) for moment in moments]
 
     def _forget(self, before: Microseconds | None) -> None:
         if before is None:
@@ -92,7 +109,3 @@ def three_crops(frames: Tensor, preprocessing: Preprocessing) -> list[Tensor]:
         left = round(room_right * (fraction if width >= height else 0.5))
         crops.append(transforms.crop(scaled, top, left, size, size))
     return crops
-
-
-def _moments(clip: Clip, num_frames: int) -> list[Microseconds]:
-    return [round(time * 1e6) for time in frame_times(clip, num_frames)]
