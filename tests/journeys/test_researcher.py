@@ -27,6 +27,7 @@ def test_the_genuine_files_are_seen_as_the_page_says(folder: Path, shared: Path)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1500)
 def test_the_table_is_rehearsed_interrupted_and_extended(folder: Path) -> None:
     steps = [step for step in read_page("researcher.md") if not on_real_files(step)]
     assert len(steps) == 11
