@@ -66,3 +66,31 @@ def browse(tmp_path: Path) -> Callable[[Path, int], dict[str, Any]]:
         return found
 
     return open_page
+
+
+WATCH = """
+<script>
+addEventListener("load", () => {
+  const height = document.documentElement.scrollHeight;  // asks for the layout
+  const seconds = performance.now() / 1000;
+  document.body.innerHTML = `<pre id="found">${seconds}</pre>`;
+});
+</script>
+"""
+
+
+def opening_seconds(page: Path, folder: Path) -> float | None:
+    """From the beginning of loading until all is read and laid out; None without a browser."""
+    browser = shutil.which("chromium") or shutil.which("chromium-browser")
+    if browser is None:
+        return None
+    watched = folder / "watched.html"
+    watched.write_text(page.read_text().replace("</body>", WATCH + "</body>"))
+    command = [
+        browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
+        f"--user-data-dir={folder / 'watching'}", "--window-size=1400,900",
+        "--dump-dom", watched.as_uri(),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    match = re.search(r'<pre id="found">([\d.]+)</pre>', done.stdout)
+    return float(match[1]) if match else None

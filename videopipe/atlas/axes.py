@@ -75,5 +75,5 @@ def seconds_per_step(card: ModelCard, size: int) -> float | None:
 
 def response(axis: DrawnAxis) -> tuple[Values, Values]:
     """Frequencies in cycles per sample, and |transform| of each kernel: (F,), (kernels, F)."""
-    points = max(256, 4 * axis.size)
+    points = max(128, 4 * axis.size)
     return np.fft.rfftfreq(points), np.abs(np.fft.rfft(axis.taps, points, axis=-1))

@@ -10,8 +10,6 @@ from matplotlib.ticker import MaxNLocator
 from videopipe.atlas.axes import DrawnAxis, Values, response
 from videopipe.report.picture import COLOURS, INK, Canvas, Picture, plain_log_scale
 
-MAX_PANELS = 12
-
 
 def kernels(
     name: str,
@@ -19,6 +17,7 @@ def kernels(
     after: Sequence[DrawnAxis],
     before: Mapping[str, DrawnAxis],
     seconds: Callable[[int], float | None],
+    max_panels: int,
 ) -> Picture:
     """Kernels along one axis, layer by layer: median and spread over channels."""
     in_seconds = axis == "time" and seconds(after[0].size) is not None
@@ -45,11 +44,24 @@ def kernels(
                 scale * earlier.lags, median, "--", color=COLOURS[1], label="before", marker=marker
             )
 
-    return _panels(f"{name}-{axis}", title, alt, after, panel, x=f"lag ({unit})", y="weight")
+    return _panels(
+        f"{name}-{axis}",
+        title,
+        alt,
+        after,
+        panel,
+        max_panels=max_panels,
+        x=f"lag ({unit})",
+        y="weight",
+    )
 
 
 def responses(
-    name: str, axis: str, after: Sequence[DrawnAxis], before: Mapping[str, DrawnAxis]
+    name: str,
+    axis: str,
+    after: Sequence[DrawnAxis],
+    before: Mapping[str, DrawnAxis],
+    max_panels: int,
 ) -> Picture:
     """What each layer passes at each frequency, with the Nyquist line and the cut."""
     title = f"Frequency response along {axis}"
@@ -74,7 +86,14 @@ def responses(
             axes.axvline(min(one.bandlimit / 2, 0.5), color="#cc0000", lw=1, label="cut")
 
     return _panels(
-        f"{name}-{axis}-response", title, alt, after, panel, x="cycles per sample", y="magnitude"
+        f"{name}-{axis}-response",
+        title,
+        alt,
+        after,
+        panel,
+        max_panels=max_panels,
+        x="cycles per sample",
+        y="magnitude",
     )
 
 
@@ -117,13 +136,14 @@ def _panels(
     drawn: Sequence[DrawnAxis],
     panel: Callable[[Axes, DrawnAxis], None],
     *,
+    max_panels: int,
     x: str,
     y: str,
 ) -> Picture:
-    if len(drawn) > MAX_PANELS:  # evenly from input to output, the first and the last included
-        chosen = np.linspace(0, len(drawn) - 1, MAX_PANELS).round().astype(int)
+    if len(drawn) > max_panels:  # evenly from input to output, the first and the last included
+        chosen = np.linspace(0, len(drawn) - 1, max_panels).round().astype(int)
         drawn = [drawn[index] for index in chosen]
-        alt += f" {MAX_PANELS} layers shown, evenly from input to output."
+        alt += f" {max_panels} layers shown, evenly from input to output."
     columns = min(4, len(drawn))
     rows = math.ceil(len(drawn) / columns)
     size = (max(4.8, 2.4 * columns), 1.7 * rows + 0.9)

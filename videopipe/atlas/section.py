@@ -13,11 +13,18 @@ from videopipe.report.page import Section
 
 
 def atlas_section(
-    name: str, title: str, folder: Path, before: Path | None = None, *, bases: bool = True
+    name: str,
+    title: str,
+    folder: Path,
+    before: Path | None = None,
+    *,
+    bases: bool = True,
+    panels: int = 12,
 ) -> Section:
     """Kernels, responses and lengths of every axis; `before` is what training began with.
 
     `bases`: with the functions of every initialisation, which are the same for all models.
+    `panels`: layers shown at most, evenly from input to output.
     """
     section = Section(name, title)
     model, card = load_model(folder)
@@ -36,8 +43,8 @@ def atlas_section(
         after = [one for one in drawn if one.axis == axis]
         matching = _matching(after, [one for one in earlier if one.axis == axis])
         seconds = partial(seconds_per_step, card)
-        section.pictures.append(drawing.kernels(name, axis, after, matching, seconds))
-        section.pictures.append(drawing.responses(name, axis, after, matching))
+        section.pictures.append(drawing.kernels(name, axis, after, matching, seconds, panels))
+        section.pictures.append(drawing.responses(name, axis, after, matching, panels))
         lengths.append(drawing.lengths(name, axis, after, matching))
     section.pictures += lengths  # small ones, side by side
     section.pictures += plane_kernels(name, model)

@@ -11,6 +11,7 @@ from videopipe.report.picture import Canvas, Picture
 
 RATES = (2.0, 1.0, 0.5)  # base samples per sample: coarse, as trained, fine
 NUM_CHANNELS = 3
+RAW_PIXELS = 64  # larger pictures are brought to the size at which they are shown
 DEFAULT_CUT = 0.2  # shown for layers that have no bandlimit of their own
 
 
@@ -55,7 +56,10 @@ def _picture(prefix: str, name: str, layer: S4ND) -> Picture:
                     for rate, picture in zip(RATES, pictures, strict=True):
                         one = next(axes)
                         limit = float(picture[channel].abs().max()) or 1.0
-                        one.imshow(picture[channel].numpy(), cmap="PuOr", vmin=-limit, vmax=limit)
+                        one.imshow(
+                            picture[channel].numpy(), cmap="PuOr", vmin=-limit, vmax=limit,
+                            interpolation="none" if picture.shape[-1] <= RAW_PIXELS else "auto",
+                        )  # fmt: skip
                         one.set_title(f"{heading}, {_grid(layer, rate)}", fontsize=6)
                         one.set_xticks([])
                         one.set_yticks([])

@@ -1,5 +1,6 @@
 """A page: sections of text, tables, pictures and film strips in one HTML file of its own."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -12,6 +13,7 @@ from markupsafe import Markup
 from pretrained_2d import atomic
 from videopipe.report.picture import Picture
 
+OWN_STYLE = re.compile(r'<style type="text/css">\*\{.*?</style>', re.DOTALL)
 Cell = str | int | float | bool | None
 
 
@@ -77,13 +79,18 @@ def format_cell(value: Cell) -> str:
     return value
 
 
+def _inline(drawing: str) -> Markup:
+    """A drawing without its own rule for all elements: each would have the whole page restyled."""
+    return Markup(OWN_STYLE.sub("", drawing))
+
+
 def render(title: str, subtitle: str, sections: Sequence[Section]) -> str:
     """The whole page as text. Everything but our own drawings is escaped."""
     here = resources.files("videopipe.report")
     # svg.fonttype none keeps labels as text, which matplotlib has escaped: the drawing is ours.
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     environment.filters["cell"] = format_cell
-    environment.filters["drawing"] = Markup
+    environment.filters["drawing"] = _inline
     template = environment.from_string((here / "page.html").read_text(encoding="utf-8"))
     return template.render(
         title=title,

@@ -1,6 +1,7 @@
 """A picture of a report: an SVG that takes the colours of the page around it."""
 
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ _STYLE: dict[Any, Any] = {
     "axes.spines.top": False,
     "axes.titlesize": 10,
     "figure.facecolor": "none",
+    "font.sans-serif": ["DejaVu Sans"],  # named in every label, so one name and not ten
     "font.size": 9,
     "grid.alpha": 0.25,
     "grid.color": INK,
@@ -111,6 +113,7 @@ class Canvas:
                 drawing = text.getvalue()
                 drawing = drawing[drawing.index("<svg") :].replace(INK, "currentColor")
                 drawing = drawing.replace(BLUE, PAGE_BLUE)
+                drawing = re.sub(r"(\.\d\d)\d+", r"\1", drawing)  # hundredths of a point will do
                 self.figure.set_layout_engine("none")  # all is in its place; it takes a third
                 pixels = io.BytesIO()
                 self.figure.savefig(pixels, format="png", dpi=PNG_DPI, facecolor="white")

@@ -49,7 +49,7 @@ def confusion(name: str, title: str, counts: NDArray[np.int64], labels: Sequence
     )
     with Canvas(name, title, alt, size=(side + 0.8, side)) as canvas:
         axes = canvas.axes
-        picture = axes.imshow(share, cmap="cividis", vmin=0, vmax=1, interpolation="nearest")
+        picture = axes.imshow(share, cmap="cividis", vmin=0, vmax=1, interpolation="none")
         axes.set_xticks(range(len(labels)), labels, rotation=90, fontsize=7)
         axes.set_yticks(range(len(labels)), labels, fontsize=7)
         axes.set(xlabel="predicted", ylabel="true", title=title)

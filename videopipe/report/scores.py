@@ -14,10 +14,11 @@ from videopipe.report.picture import Picture
 
 NUM_STRIPS = 6  # of the worst mistakes, and of the best hits
 NUM_PAIRS = 10
+MOST_ROWS = 300
 
 
-def score_section(name: str, title: str, folder: Path) -> Section:
-    """Everything `evaluate` left in `folder`, drawn."""
+def score_section(name: str, title: str, folder: Path, num_strips: int = NUM_STRIPS) -> Section:
+    """Everything `evaluate` left in `folder`, drawn; so many strips of mistakes and of hits."""
     section = Section(name, title)
     metrics, table = read_metrics(folder), read_scores(folder)
     section.text.append(_headline(metrics))
@@ -25,7 +26,7 @@ def score_section(name: str, title: str, folder: Path) -> Section:
     section.tables.append(_hardest_pairs(metrics))
     section.tables.append(_videos(table))
     for heading, rows in _telling_videos(table).items():
-        for row in rows:
+        for row in rows[:num_strips]:
             caption = f"{heading}: {_verdict(table, row)}"
             strip = film_strip(Path(table.paths[row]), caption, int(table.clips[row]))
             if isinstance(strip, str):
@@ -99,7 +100,14 @@ def _videos(table: ScoreTable) -> Table:
         score = float(table.scores[row, said])
         rows.append((path, true, table.labels[said], score, bool(right)))
     columns = ("video", "true", "predicted", "probability", "right")
-    return Table(f"Every video, in {folder}" if folder else "Every video", columns, rows)
+    title = "Every video"
+    if len(rows) > MOST_ROWS:  # thousands of rows make a page slow to open
+        rows = sorted(rows, key=lambda row: (bool(row[4]), -float(row[3] or 0.0)))[:MOST_ROWS]
+        title = (
+            f"{MOST_ROWS} of {len(paths)} videos, the surest mistakes first "
+            "(all are in scores.parquet)"
+        )
+    return Table(f"{title}, in {folder}" if folder else title, columns, rows)
 
 
 def _within(paths: Sequence[str]) -> tuple[str, list[str]]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from pretrained_2d import atomic
@@ -15,6 +16,7 @@ from videopipe.report.scores import score_section
 from videopipe.report.training import training_section
 
 TRAINING = {"pretrain": "Pretraining", "finetune": "Fine-tuning"}
+MANY = 3  # more variants than this are each shown in less detail, to keep the page light
 # What a damaged or half-written result may raise while it is read.
 DAMAGE = (VideopipeError, PretrainedError, OSError, ValueError, KeyError, TypeError)
 
@@ -53,8 +55,10 @@ def _sections(run: Run, beside: Mapping[str, Run]) -> Iterator[Section]:
         yield beside_section({run.name: run, **beside})
     for job in run.using("compare"):
         yield _shown(job, "Comparison", comparison_section)
-    for job in run.using("evaluate"):
-        yield _shown(job, "Evaluation", score_section)
+    scores = run.using("evaluate")
+    for job in scores:
+        strips = 6 if len(scores) <= MANY else 3
+        yield _shown(job, "Evaluation", partial(score_section, num_strips=strips))
     for use, title in TRAINING.items():
         stages = dict.fromkeys(
             job.stage for one in (run, *beside.values()) for job in one.using(use)
@@ -76,16 +80,19 @@ def _sections(run: Run, beside: Mapping[str, Run]) -> Iterator[Section]:
     # Where nothing was fine-tuned, the kernels of the image network are what there is to see.
     trained = run.using("finetune") or run.using("pretrain")
     for number, job in enumerate(trained):
-        yield _shown(job, "Kernels", _atlas(run, job, bases=number == 0))
+        panels = 12 if len(trained) <= MANY else 6
+        yield _shown(job, "Kernels", _atlas(run, job, bases=number == 0, panels=panels))
 
 
-def _atlas(run: Run, job: ReportedJob, *, bases: bool) -> Callable[[str, str, Path], Section]:
+def _atlas(
+    run: Run, job: ReportedJob, *, bases: bool, panels: int
+) -> Callable[[str, str, Path], Section]:
     """The kernels of a trained model beside those it began with."""
     from videopipe.atlas.section import atlas_section
 
     began = [run.job_at(name) for name in job.inputs.get("model", ())]
     before = next((one.folder for one in began if one is not None and one.finished), None)
-    return lambda name, title, folder: atlas_section(name, title, folder, before, bases=bases)
+    return partial(atlas_section, before=before, bases=bases, panels=panels)
 
 
 def _shown(job: ReportedJob, title: str, build: Callable[[str, str, Path], Section]) -> Section:

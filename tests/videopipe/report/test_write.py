@@ -4,7 +4,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pretrained_2d.backbones import build
+from pretrained_2d.card import ModelCard
+from pretrained_2d.checkpoint import save_checkpoint
 from pretrained_2d.metrics_log import MetricsLog
+from tests.browser import opening_seconds
 from videopipe.cli import main
 from videopipe.evaluation import ScoreTable, measure, write_evaluation
 from videopipe.report.write import write_report
@@ -123,7 +127,11 @@ def test_runs_are_laid_over_each_other(tmp_path, capsys) -> None:
 
 
 @pytest.mark.slow
-def test_a_large_run_stays_below_fifteen_megabytes(tmp_path, tiny_video) -> None:
+def test_a_large_run_stays_below_fifteen_megabytes(tmp_path, tiny_video, record_property) -> None:
+    """51 classes, 50 epochs, 8 variants of an S4ND network; how long it takes to open is told."""
+    options = {"num_classes": 51, "ndim": 3, "mixer": "s4nd", "num_frames": 8, "image_size": 64}
+    network = build("convnext_micro", **options)
+    card = ModelCard(architecture="convnext_micro", options=options, ndim=3, clip_seconds=2.0)
     trained = [entry("model", "finetune", "done", length=n) for n in range(8)]
     scored = [entry("scores", "evaluate", "done", length=n) for n in range(8)]
     run = make_run(tmp_path, trained + scored)
@@ -131,8 +139,12 @@ def test_a_large_run_stays_below_fifteen_megabytes(tmp_path, tiny_video) -> None
     for model, scores in zip(trained, scored, strict=True):
         make_curves(tmp_path / model["folder"], steps=50)
         make_scores(tmp_path / scores["folder"], videos, classes=51)
+    for model in trained[:2]:  # drawing the kernels of all eight would take minutes
+        save_checkpoint(tmp_path / model["folder"], network, card)
     page = write_report(run)
     assert page.stat().st_size < 15e6
+    assert page.read_text().count("Kernels along time") >= 2
+    record_property("seconds to open", opening_seconds(page, tmp_path))
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path, capsys) -> None:
