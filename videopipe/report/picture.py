@@ -80,6 +80,11 @@ def plain_log_scale(axes: Axes) -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
+def _in_hundredths(tag: re.Match[str]) -> str:
+    """Hundredths of a point will do for what is drawn; labels lie between tags and stay whole."""
+    return re.sub(r"(\.\d\d)\d+", r"\1", tag[0])
+
+
 class Canvas:
     """`with Canvas(name, title, alt, size) as canvas: canvas.axes…`, then `canvas.picture`."""
 
@@ -113,7 +118,7 @@ class Canvas:
                 drawing = text.getvalue()
                 drawing = drawing[drawing.index("<svg") :].replace(INK, "currentColor")
                 drawing = drawing.replace(BLUE, PAGE_BLUE)
-                drawing = re.sub(r"(\.\d\d)\d+", r"\1", drawing)  # hundredths of a point will do
+                drawing = re.sub(r"<[^>]+>", _in_hundredths, drawing)
                 self.figure.set_layout_engine("none")  # all is in its place; it takes a third
                 pixels = io.BytesIO()
                 self.figure.savefig(pixels, format="png", dpi=PNG_DPI, facecolor="white")
