@@ -67,6 +67,7 @@ def take_turns(steps: dict[str, Callable[[], None]], rounds: int) -> dict[str, f
         for name, step in steps.items():
             if turn >= 3 and spent[name] > 4.0:
                 continue
+            step()  # after another candidate's step memory and cache are not as training finds them
             start = time.perf_counter()
             step()
             seconds = time.perf_counter() - start
