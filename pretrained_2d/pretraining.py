@@ -21,7 +21,13 @@ from pretrained_2d.images import AtSize, TestImages, TrainImages
 from pretrained_2d.network_options import network_options
 from pretrained_2d.pretrain_config import PretrainConfig
 from pretrained_2d.randomness import derive_seed
-from pretrained_2d.training import Phase, TrainingProgress, TrainingResult, train
+from pretrained_2d.training import (
+    Phase,
+    TrainingProgress,
+    TrainingResult,
+    flush_tiny_numbers,
+    train,
+)
 
 
 def pretrain(
@@ -42,6 +48,7 @@ def pretrain(
         objective = "binary_cross_entropy" if listing.multilabel else "cross_entropy"
 
     card = _card(config, listing)
+    flush_tiny_numbers()  # before the first large operation starts torch's threads
     torch.manual_seed(derive_seed(seed, "weights"))
     model = build(config.architecture, **card.options)
     result = train(

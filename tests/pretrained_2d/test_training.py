@@ -13,7 +13,7 @@ from pretrained_2d.errors import TrainingError
 from pretrained_2d.metrics_log import read_metrics
 from pretrained_2d.randomness import Sample
 from pretrained_2d.recipe import Recipe
-from pretrained_2d.training import Phase, train
+from pretrained_2d.training import Phase, flush_tiny_numbers, train
 from pretrained_2d.training_state import saved_states
 
 
@@ -262,3 +262,12 @@ def test_workers_change_nothing(tmp_path):
 def test_the_toy_evaluation_is_deterministic():
     model = network().eval()
     assert evaluate(model) == evaluate(model)
+
+
+def test_numbers_too_small_to_matter_are_zero():
+    supported = torch.set_flush_denormal(False)  # other tests in this process may have trained
+    before = float(torch.tensor([1e-30]) * 1e-9)
+    flush_tiny_numbers()
+    after = float(torch.tensor([1e-30]) * 1e-9)
+    assert before > 0
+    assert after == (0 if supported else before)

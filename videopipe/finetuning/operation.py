@@ -14,7 +14,13 @@ from torch import nn
 from pretrained_2d.card import ModelCard
 from pretrained_2d.checkpoint import save_checkpoint
 from pretrained_2d.optim import ParameterGroup, parameter_groups
-from pretrained_2d.training import Phase, TrainingProgress, TrainingResult, train
+from pretrained_2d.training import (
+    Phase,
+    TrainingProgress,
+    TrainingResult,
+    flush_tiny_numbers,
+    train,
+)
 from videopipe.data.manifest import Manifest, read_manifest
 from videopipe.data.notation import describe_sampling, typical_rate
 from videopipe.errors import DataError
@@ -40,6 +46,7 @@ def finetune(
 
     Goes on with what `out` holds already. Returns the numbers a reader wants first.
     """
+    flush_tiny_numbers()  # before the first large operation starts torch's threads
     network, card = load_model(model)
     if card.ndim != 3:
         raise DataError(f"{model} holds a network for images; inflate it to clips first")
