@@ -1,5 +1,6 @@
 """The processes of one run: one, or those that `accelerate launch` or `torchrun` started."""
 
+import atexit
 import os
 from datetime import timedelta
 from typing import Any
@@ -50,9 +51,19 @@ def _connect(count: int) -> Any:
         os.environ["ACCELERATE_USE_CPU"] = "true"
     on_cpu = os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true", "yes")
     state = PartialState(cpu=on_cpu)  # starts the process group the way training will want it
+    if on_cpu:
+        # Its threads, if they outlive the interpreter, can abort a process that has done its work.
+        atexit.register(_leave)
     if state.num_processes != count:
         raise VideopipeError(
             f"this is one of {count} processes (WORLD_SIZE), but accelerate sees"
             f" {state.num_processes}; start them with `accelerate launch` or `torchrun`"
         )
     return torch.distributed.new_group(backend="gloo", timeout=PATIENCE)
+
+
+def _leave() -> None:
+    import torch
+
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()

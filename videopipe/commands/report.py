@@ -5,9 +5,9 @@ from pathlib import Path
 
 SUMMARY = "write the report page of a run, finished or not"
 EXAMPLES = """\
-  videopipe report runs/demo                   # writes runs/demo/report/report.html
+  videopipe report runs/demo                    # writes runs/demo/report/report.html
   videopipe report runs/demo --out /tmp/page
-  videopipe report runs/s4nd runs/i3d runs/s3d # learning curves of the others laid over the first's
+  videopipe report runs/s4nd runs/i3d runs/s3d  # curves of the others laid over those of the first
 """
 
 

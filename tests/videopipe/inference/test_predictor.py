@@ -28,7 +28,7 @@ def test_a_predictor_keeps_its_model_and_its_workers(tiny_model, video_folder):
         (third,) = predictor.predict(video)
     assert first == second == third
     assert len(first["scores"]) == 4
-    assert part["end_seconds"] == pytest.approx(0.5)
+    assert part["end_seconds"] == pytest.approx(0.2)  # of the range, though a clip is longer
 
 
 def test_unknown_keywords_are_named(tiny_model):
