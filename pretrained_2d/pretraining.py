@@ -25,11 +25,12 @@ from pretrained_2d.training import (
     Phase,
     TrainingProgress,
     TrainingResult,
-    flush_tiny_numbers,
+    tiny_numbers_flushed,
     train,
 )
 
 
+@tiny_numbers_flushed()  # before the first large operation starts torch's threads
 def pretrain(
     config: PretrainConfig,
     listing: ImageListing,
@@ -48,7 +49,6 @@ def pretrain(
         objective = "binary_cross_entropy" if listing.multilabel else "cross_entropy"
 
     card = _card(config, listing)
-    flush_tiny_numbers()  # before the first large operation starts torch's threads
     torch.manual_seed(derive_seed(seed, "weights"))
     model = build(config.architecture, **card.options)
     result = train(

@@ -13,7 +13,7 @@ from pretrained_2d.errors import TrainingError
 from pretrained_2d.metrics_log import read_metrics
 from pretrained_2d.randomness import Sample
 from pretrained_2d.recipe import Recipe
-from pretrained_2d.training import Phase, flush_tiny_numbers, train
+from pretrained_2d.training import Phase, tiny_numbers_flushed, train
 from pretrained_2d.training_state import saved_states
 
 
@@ -264,10 +264,10 @@ def test_the_toy_evaluation_is_deterministic():
     assert evaluate(model) == evaluate(model)
 
 
-def test_numbers_too_small_to_matter_are_zero():
-    supported = torch.set_flush_denormal(False)  # other tests in this process may have trained
-    before = float(torch.tensor([1e-30]) * 1e-9)
-    flush_tiny_numbers()
-    after = float(torch.tensor([1e-30]) * 1e-9)
-    assert before > 0
-    assert after == (0 if supported else before)
+def test_numbers_too_small_to_matter_are_zero_in_training_only():
+    small = torch.tensor([1e-30])
+    supported = torch.set_flush_denormal(False)
+    with tiny_numbers_flushed():
+        meanwhile = float(small * 1e-9)
+    assert float(small * 1e-9) > 0
+    assert (meanwhile == 0) == supported

@@ -18,7 +18,7 @@ from pretrained_2d.training import (
     Phase,
     TrainingProgress,
     TrainingResult,
-    flush_tiny_numbers,
+    tiny_numbers_flushed,
     train,
 )
 from videopipe.data.manifest import Manifest, read_manifest
@@ -39,6 +39,7 @@ from videopipe.progress import say
 Progress = Callable[[TrainingProgress], None] | None
 
 
+@tiny_numbers_flushed()  # before the first large operation starts torch's threads
 def finetune(
     config: FinetuneConfig, model: Path, clips: Path, out: Path, on_progress: Progress = None
 ) -> dict[str, Any]:
@@ -46,7 +47,6 @@ def finetune(
 
     Goes on with what `out` holds already. Returns the numbers a reader wants first.
     """
-    flush_tiny_numbers()  # before the first large operation starts torch's threads
     network, card = load_model(model)
     if card.ndim != 3:
         raise DataError(f"{model} holds a network for images; inflate it to clips first")

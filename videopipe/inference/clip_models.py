@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from pretrained_2d.card import ModelCard
-from pretrained_2d.training import flush_tiny_numbers
 from videopipe.inference.batched_model import BatchedModel
 from videopipe.inference.forward import Forward
 from videopipe.inference.scores import ClipOutput
@@ -73,7 +72,7 @@ class ThreadedModel:
     def _start(self) -> None:
         torch.get_num_threads()  # a thread's first question sets it to the common number
         torch.set_num_threads(1)
-        flush_tiny_numbers()
+        torch.set_flush_denormal(True)  # as in training; of this thread alone
         self._own.forward = self._forwards.get()
         self._started.wait()
 
