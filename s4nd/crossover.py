@@ -25,9 +25,9 @@ def prefers_matmul(
     """sizes and lengths: samples of the signal and of the kernel along each axis."""
     samples = BATCH * math.prod(sizes)
     products = PER_PRODUCT * samples * sum(sizes)
-    matrices = PER_MATRIX_ENTRY * sum(size * size for size in sizes)
+    matrices = PER_MATRIX_ENTRY * sum([size * size for size in sizes])
     matmul = mixing.rank * mixing.groups * (products + matrices)
-    padded = BATCH * math.prod(n + length for n, length in zip(sizes, lengths, strict=True))
+    padded = BATCH * math.prod([n + length for n, length in zip(sizes, lengths, strict=True)])
     transforms = (1 + mixing.groups / channels) / 2 if mixing.dense else mixing.groups
     extra = mixing.groups * (mixing.rank if mixing.dense else mixing.rank - 1)
     fft = padded * (transforms * PER_TRANSFORMED_SAMPLE + extra * PER_SPECTRUM_PRODUCT)
