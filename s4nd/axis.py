@@ -206,10 +206,11 @@ def _is_alike(one: AxisStateSpace, other: AxisStateSpace, rate: float) -> bool:
 
 
 def _row_of_lags(space: AxisStateSpace, kernels: Tensor) -> Tensor:
-    if space.config.start == "identity":
+    identity = space.config.start == "identity"
+    if identity:
         kernels = kernels / space.config.state  # so that they leave zero no faster than taps would
     forward = kernels[: space.outputs]  # (outputs, H, length)
-    if space.config.start == "identity":
+    if identity:
         forward = torch.cat((forward[..., :1] + 1, forward[..., 1:]), -1)
     if space.config.bidirectional:
         backward = kernels[space.outputs :].flip(-1)

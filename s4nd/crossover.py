@@ -23,6 +23,7 @@ def prefers_matmul(
     sizes: Sequence[int], lengths: Sequence[int], channels: int, mixing: Mixing
 ) -> bool:
     """sizes and lengths: samples of the signal and of the kernel along each axis."""
+    # Lists, not generators: torch.compile does not follow those once sizes are symbols.
     samples = BATCH * math.prod(sizes)
     products = PER_PRODUCT * samples * sum(sizes)
     matrices = PER_MATRIX_ENTRY * sum([size * size for size in sizes])

@@ -27,6 +27,14 @@ def seeded_layer(channels: int, *axes: AxisConfig) -> S4ND:
     return S4ND(channels, axes).eval()
 
 
+def name_panels(canvas: Canvas, horizontal: str) -> None:
+    """One title and one horizontal label for small panels side by side."""
+    for axes in canvas.all_axes:
+        axes.tick_params(labelsize=6)
+    canvas.figure.suptitle(canvas.title)
+    canvas.figure.supxlabel(horizontal, fontsize=8)
+
+
 @torch.no_grad()
 def planes() -> Picture:
     """Five random kernels of a 2D layer, each with the two profiles it is the product of."""
@@ -41,9 +49,7 @@ def planes() -> Picture:
             axes.set_xticks([0, size - 1, 2 * size - 2], [str(1 - size), "0", str(size - 1)])
             axes.set_yticks([])
             axes.grid(visible=False)
-            axes.tick_params(labelsize=6)
-        canvas.figure.suptitle(title)
-        canvas.figure.supxlabel("lag (pixels)", fontsize=8)
+        name_panels(canvas, "lag (pixels)")
     return canvas.picture
 
 
@@ -77,9 +83,7 @@ def lengths() -> Picture:
             kernel = seeded_layer(1, config).kernel((15,))[0]
             axes.fill_between(np.arange(-14, 15), kernel, step="mid", color=COLOURS[0], lw=0)
             axes.set_title(f"length {length}", fontsize=8)
-            axes.tick_params(labelsize=6)
-        canvas.figure.suptitle(title)
-        canvas.figure.supxlabel("lag (steps)", fontsize=8)
+        name_panels(canvas, "lag (steps)")
     return canvas.picture
 
 

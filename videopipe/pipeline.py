@@ -19,7 +19,7 @@ from videopipe.errors import ConfigError
 from videopipe.fingerprint import as_json, fingerprint, identify
 from videopipe.nodes import MapNode, nearest
 from videopipe.overrides import apply_overrides
-from videopipe.stage import Stage, shown
+from videopipe.stage import Stage, variant_in_words
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +65,7 @@ class Job:
         """`finetuned`, or `finetuned (length=20)` in a matrix."""
         if not self.variant:
             return self.stage
-        values = ", ".join(f"{key}={shown(value)}" for key, value in self.variant.items())
-        return f"{self.stage} ({values})"
+        return f"{self.stage} ({variant_in_words(self.variant)})"
 
 
 @dataclass(frozen=True)

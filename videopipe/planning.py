@@ -8,7 +8,7 @@ from videopipe.fingerprint import as_json
 from videopipe.pipeline import Job
 from videopipe.results import STARTED, Results, read_record
 from videopipe.runner import with_dependants
-from videopipe.stage import shown
+from videopipe.stage import variant_in_words
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def _reasons(job: Job, results: Results) -> list[str]:
     variant = as_json(job.variant)
     earlier = [r for r in results.earlier(job.stage) if r.get("variant") == variant]
     if not earlier:
-        values = ", ".join(f"{key}={shown(value)}" for key, value in variant.items())
+        values = variant_in_words(variant)
         return [f"never run with {values}" if values else "never run"]
     # `min` keeps the first of equals, and the newest comes first.
     return min((differences(record, job) for record in earlier), key=len) or ["its result is gone"]

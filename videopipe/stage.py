@@ -27,6 +27,11 @@ def shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def variant_in_words(variant: Mapping[str, Any], between: str = ", ") -> str:
+    """`length=20, fold=0`."""
+    return between.join(f"{key}={shown(value)}" for key, value in variant.items())
+
+
 @dataclass(frozen=True)
 class Result:
     """A finished result: its folder, the stage that made it, and its place in the matrix."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from videopipe.errors import DataError
-from videopipe.stage import shown
+from videopipe.stage import variant_in_words
 
 FINISHED = ("cached", "done", "resumed")
 
@@ -27,7 +27,7 @@ class ReportedJob:
     @property
     def label(self) -> str:
         """The stage, and what tells this variant from the others."""
-        variant = " ".join(f"{key}={shown(value)}" for key, value in self.variant.items())
+        variant = variant_in_words(self.variant, " ")
         return f"{self.stage} {variant}".strip()
 
     @property

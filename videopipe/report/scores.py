@@ -25,8 +25,8 @@ def score_section(name: str, title: str, folder: Path, num_strips: int = NUM_STR
     section.pictures += _pictures(name, metrics)
     section.tables.append(_hardest_pairs(metrics))
     section.tables.append(_videos(table))
-    for heading, rows in _telling_videos(table).items():
-        for row in rows[:num_strips]:
+    for heading, rows in _telling_videos(table, num_strips).items():
+        for row in rows:
             caption = f"{heading}: {_verdict(table, row)}"
             strip = film_strip(Path(table.paths[row]), caption, int(table.clips[row]))
             if isinstance(strip, str):
@@ -119,7 +119,7 @@ def _within(paths: Sequence[str]) -> tuple[str, list[str]]:
     return folder, [os.path.relpath(path, folder) for path in paths]
 
 
-def _telling_videos(table: ScoreTable) -> dict[str, list[int]]:
+def _telling_videos(table: ScoreTable, num_strips: int) -> dict[str, list[int]]:
     """The mistakes the model was surest of, and the hits it was surest of."""
     readable = np.flatnonzero(table.readable)
     if not len(readable):
@@ -128,8 +128,8 @@ def _telling_videos(table: ScoreTable) -> dict[str, list[int]]:
     right = scores.argmax(axis=1) == targets
     order = np.argsort(-scores.max(axis=1), kind="stable")
     return {
-        "Sure and wrong": [int(readable[row]) for row in order if not right[row]][:NUM_STRIPS],
-        "Sure and right": [int(readable[row]) for row in order if right[row]][:NUM_STRIPS],
+        "Sure and wrong": [int(readable[row]) for row in order if not right[row]][:num_strips],
+        "Sure and right": [int(readable[row]) for row in order if right[row]][:num_strips],
     }
 
 

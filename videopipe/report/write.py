@@ -12,7 +12,7 @@ from videopipe.report.overview import beside_section, overview_section
 from videopipe.report.page import Section, write_page
 from videopipe.report.results import comparison_section, health_section, inflation_section
 from videopipe.report.run import ReportedJob, Run, read_run
-from videopipe.report.scores import score_section
+from videopipe.report.scores import NUM_STRIPS, score_section
 from videopipe.report.training import training_section
 
 TRAINING = {"pretrain": "Pretraining", "finetune": "Fine-tuning"}
@@ -57,7 +57,7 @@ def _sections(run: Run, beside: Mapping[str, Run]) -> Iterator[Section]:
         yield _shown(job, "Comparison", comparison_section)
     scores = run.using("evaluate")
     for job in scores:
-        strips = 6 if len(scores) <= MANY else 3
+        strips = NUM_STRIPS if len(scores) <= MANY else NUM_STRIPS // 2
         yield _shown(job, "Evaluation", partial(score_section, num_strips=strips))
     for use, title in TRAINING.items():
         stages = dict.fromkeys(
