@@ -7,7 +7,7 @@ R low rank, K kernels per channel (directions x outputs of the layer).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
@@ -149,16 +149,26 @@ class AxisStateSpace(nn.Module):
 
     def forward(self, length: int, rate: float = 1.0) -> Tensor:
         """Kernels along the axis: (K, channels, length), `rate` base samples per sample."""
-        if self.P is not None:
-            return low_rank_kernels([self], length, rate)[0]
         wide = torch.promote_types(self.C.dtype, torch.float32)
-        base_dt = self.log_dt.to(wide).exp()  # (H, 1)
-        a = torch.stack((-self.A_real.to(wide).exp(), -self.A_imag.to(wide)), -1)  # (S, n, 2)
-        a, b = self._tile(a), self._tile(self.B[0].to(wide))  # (H or 1, n, 2)
-        c = self.C.to(wide)  # (K, H, n, 2)
-        if self.bandlimit is not None:
-            c = c * bandlimit_mask(base_dt, a[..., 1], self.bandlimit)[..., None]
-        return diagonal_kernel(base_dt * rate, a, b, c, length=length, rule=self.config.rule)
+        if self.P is None:
+            base_dt = self.log_dt.to(wide).exp()  # (H, 1)
+            a = torch.stack((-self.A_real.to(wide).exp(), -self.A_imag.to(wide)), -1)  # (S, n, 2)
+            a, b = self._tile(a), self._tile(self.B[0].to(wide))  # (H or 1, n, 2)
+            c = self._limited(self.C.to(wide), base_dt, a[..., 1])
+            return diagonal_kernel(base_dt * rate, a, b, c, length=length, rule=self.config.rule)
+        base_dt = self.log_dt.double().exp()
+        a = torch.complex(-self.A_real.double().exp(), -self.A_imag.double())  # (S, n)
+        b = torch.view_as_complex(self.B[0].double())
+        p = torch.view_as_complex(self.P.double())  # (R, S, n)
+        c = self._limited(self.C.to(wide), base_dt, self._tile(a.imag))
+        dt, period = base_dt[:, 0] * rate, self.period(rate)
+        return low_rank_kernel(dt, a, b, c, p, length=length, period=period)
+
+    def _limited(self, c: Tensor, base_dt: Tensor, a_imag: Tensor) -> Tensor:
+        """c (K, H, n, 2) without what lies above the bandlimit."""
+        if self.bandlimit is None:
+            return c
+        return c * bandlimit_mask(base_dt, a_imag, self.bandlimit)[..., None].to(c.dtype)
 
     def _tile(self, x: Tensor) -> Tensor:
         """(S, ...) -> (H, ...): channel h gets copy h mod S; a single copy is left to broadcast."""
@@ -167,8 +177,22 @@ class AxisStateSpace(nn.Module):
         return x.repeat(self.channels // len(x), *[1] * (x.dim() - 1))
 
     def taps(self, length: int, rate: float = 1.0) -> Tensor:
-        """The kernel as a row of lags, see `taps_of`: (outputs, channels, 2 length)."""
-        return taps_of([self], length, rate)[0]
+        """The kernel as a row of lags: (outputs, channels, 2 length), lag 0 at index `length`.
+
+        The backward kernel starts at lag -1. One-sided kernels have zeros at negative lags.
+        """
+        kernels = self(length, rate)  # (K, H, length)
+        identity = self.config.start == "identity"
+        if identity:
+            kernels = kernels / self.config.state  # they leave zero no faster than taps would
+        forward = kernels[: self.outputs]
+        if identity:
+            forward = torch.cat((forward[..., :1] + 1, forward[..., 1:]), -1)
+        if self.config.bidirectional:
+            backward = kernels[self.outputs :].flip(-1)
+        else:
+            backward = torch.zeros_like(forward)
+        return torch.cat((backward, forward), -1)
 
     def period(self, rate: float) -> int:
         """Samples over which a low-rank kernel is folded."""
@@ -181,64 +205,3 @@ class AxisStateSpace(nn.Module):
     def extra_repr(self) -> str:
         """Shown by print(layer)."""
         return f"{self.config}, bandlimit={self.bandlimit}"
-
-
-def taps_of(spaces: Sequence[AxisStateSpace], length: int, rate: float) -> list[Tensor]:
-    """The kernels of axes as rows of lags: (outputs, channels, 2 length), lag 0 at index `length`.
-
-    The backward kernel starts at lag -1. One-sided kernels have zeros at negative lags. Axes that
-    differ in nothing but their weights are made together, which halves the time of square images.
-    """
-    if len(spaces) > 1 and all(_is_alike(spaces[0], space, rate) for space in spaces[1:]):
-        kernels = low_rank_kernels(spaces, length, rate)
-    else:
-        kernels = [space(length, rate) for space in spaces]
-    return [_row_of_lags(space, kernel) for space, kernel in zip(spaces, kernels, strict=True)]
-
-
-def _is_alike(one: AxisStateSpace, other: AxisStateSpace, rate: float) -> bool:
-    return (
-        one.P is not None
-        and other.P is not None
-        and (one.C.shape, one.P.shape) == (other.C.shape, other.P.shape)
-        and (one.bandlimit, one.period(rate)) == (other.bandlimit, other.period(rate))
-    )
-
-
-def _row_of_lags(space: AxisStateSpace, kernels: Tensor) -> Tensor:
-    identity = space.config.start == "identity"
-    if identity:
-        kernels = kernels / space.config.state  # so that they leave zero no faster than taps would
-    forward = kernels[: space.outputs]  # (outputs, H, length)
-    if identity:
-        forward = torch.cat((forward[..., :1] + 1, forward[..., 1:]), -1)
-    if space.config.bidirectional:
-        backward = kernels[space.outputs :].flip(-1)
-    else:
-        backward = torch.zeros_like(forward)
-    return torch.cat((backward, forward), -1)
-
-
-def low_rank_kernels(spaces: Sequence[AxisStateSpace], length: int, rate: float) -> list[Tensor]:
-    """Kernels of axes of one shape, period and bandlimit: (K, channels, length) each."""
-    first = spaces[0]
-    copies, each = first.config.copies, first.channels // first.config.copies
-    log_dt, a_real, a_imag, b, c, p = (
-        torch.stack([getattr(space, name) for space in spaces])
-        for name in ("log_dt", "A_real", "A_imag", "B", "C", "P")
-    )  # the axes first; S = axes x copies, h = channels of a copy
-    base_dt = log_dt.double().view(-1, each, copies).mT.flatten(0, 1).exp()  # (S, h)
-    a = torch.complex(-a_real.double().exp(), -a_imag.double()).flatten(0, 1)  # (S, n)
-    b = torch.view_as_complex(b.double()).flatten(0, 2)  # (S, n)
-    p = torch.view_as_complex(p.double()).transpose(0, 1).flatten(1, 2)  # (R, S, n)
-    c = c.view(*c.shape[:2], each, copies, -1, 2)  # (axes, K, h, copies, n, 2)
-    c = c.permute(0, 3, 2, 1, 5, 4)  # (axes, copies, h, K, 2, n)
-    c = c.to(torch.float64, memory_format=torch.contiguous_format).contiguous().flatten(0, 1)
-    if first.bandlimit is not None:
-        mask = bandlimit_mask(base_dt[..., None], a.imag[:, None], first.bandlimit)  # (S, h, n)
-        c = c * mask[:, :, None, None]
-    dt, period = base_dt * rate, first.period(rate)
-    kernels = low_rank_kernel(dt, a, b, c, p, length=length, period=period)  # (S, h, K, length)
-    kernels = kernels.to(torch.promote_types(first.C.dtype, torch.float32))
-    kernels = kernels.view(-1, copies, *kernels.shape[1:]).permute(0, 3, 2, 1, 4)
-    return list(kernels.flatten(2, 3))  # of (axes, K, h, copies, length)

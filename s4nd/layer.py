@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from s4nd import conv
-from s4nd.axis import AxisConfig, AxisStateSpace, check_bandlimit, taps_of
+from s4nd.axis import AxisConfig, AxisStateSpace, check_bandlimit
 from s4nd.cache import KernelCache
 from s4nd.crossover import prefers_matmul
 
@@ -177,14 +177,9 @@ class S4ND(nn.Module):
         L is the length of the kernel in samples; lag 0 is at index L.
         """
         rates = self._rates(rate)
-        wanted = list(zip(self._lengths(shape, rates), rates, strict=True))
-        taps: dict[int, Tensor] = {}
+        wanted = zip(self._spaces(), self._lengths(shape, rates), rates, strict=True)
         with torch.autocast(self.D.device.type, enabled=False):
-            for length, each in dict.fromkeys(wanted):
-                axes = [axis for axis, key in enumerate(wanted) if key == (length, each)]
-                made = taps_of([self._spaces()[axis] for axis in axes], length, each)
-                taps |= zip(axes, made, strict=True)
-        return [taps[axis] for axis in range(len(wanted))]
+            return [space.taps(length, each) for space, length, each in wanted]
 
     def _operators(
         self, shape: tuple[int, ...], rates: tuple[float, ...], engine: Engine

@@ -1,7 +1,7 @@
 """Sampling the kernel of one axis whose A is diagonal plus low rank: M = diag(a) - P P^H.
 
-Letters: S state spaces, h channels of each, n conjugate pairs, K kernels per channel, R low rank,
-L length, F frequencies.
+Letters: H channels, S state spaces (channel h uses number h mod S), n conjugate pairs, K kernels
+per channel, R low rank, L length, F frequencies.
 Poles can lie within 1e-4 of the imaginary axis, where the low-rank correction cancels sums that are
 10,000 times larger than the result: everything here is computed in double precision.
 
@@ -15,37 +15,47 @@ inverse transform is a matrix product.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor
 
-from s4nd.rank_one import RankOneKernel
 from s4nd.zero_frequency import zero_frequency
+
+HAS_NUMBA = find_spec("numba") is not None
 
 
 def low_rank_kernel(
     dt: Tensor, a: Tensor, b: Tensor, c: Tensor, p: Tensor, *, length: int, period: int
 ) -> Tensor:
-    """c (I - A^period)^-1 A^l B of the bilinear system: (S, h, K, length).
+    """c (I - A^period)^-1 A^l B of the bilinear system: (K, H, length), of the type of c.
 
-    dt (S, h); a and b (S, n), complex; c (S, h, K, 2, n), real and imaginary parts; p (R, S, n).
+    dt (H,); a and b (S, n), complex; c (K, H, n, 2), real and imaginary parts; p (R, S, n).
     """
     if length > period:
         raise ValueError(
             f"a kernel folded over {period} samples has no more than that, got length {length}; "
             "give the axis a longer period"
         )
-    mean = zero_frequency(a, b, c, p)[..., None] / period  # (S, h, K, 1)
-    if period == 1:
-        return mean + 0 * dt[..., None, None]  # the step has no influence, but a gradient
-    grid = frequency_grid(period, length, dt.device)
-    y = dt / 2
+    v = zero_frequency(a, b, p)  # (S, n)
+    zero = torch.stack((v.real, -v.imag), 1) * (-2 / period)  # Re(c v) = c_re v_re - c_im v_im
     squares, a_re = a.real.square() + a.imag.square(), a.real.contiguous()  # (S, n)
     weights, rows = _residues(a, b, p)
-    kernel_of = _kernel if len(p) > 1 or torch.compiler.is_compiling() else RankOneKernel.apply
-    kernel = kernel_of(y, squares, a_re, c, weights, rows, grid)  # (K, L, S h)
-    return mean + kernel.view(*kernel.shape[:2], *dt.shape).permute(2, 3, 0, 1)
+    inputs = (dt / 2, c, squares, a_re, weights, rows, zero)
+    return _kernel_of(c, p)(*inputs, frequency_grid(period, length, dt.device))
+
+
+def _kernel_of(c: Tensor, p: Tensor) -> Callable[..., Tensor]:
+    """Machine code for ordinary tensors on a CPU and the usual rank of P, else torch."""
+    if len(p) > 1 or type(p) is not Tensor or p.device.type != "cpu" or not HAS_NUMBA:
+        return kernel_by_torch
+    if torch.compiler.is_compiling() or c.dtype not in (torch.float32, torch.float64):
+        return kernel_by_torch
+    from s4nd.rank_one import RankOneKernel  # loads a compiler
+
+    return RankOneKernel.apply  # type: ignore[no-any-return]
 
 
 class Grid:
@@ -60,6 +70,7 @@ class Grid:
         position = torch.arange(length, dtype=torch.float64, device=device) + 0.5
         phase = position[:, None] * t  # (L, F)
         self.inverse = torch.cat((weight * phase.cos(), -weight * phase.sin()), -1)  # (L, 2F)
+        self.tensors = (self.sin, self.cos, self.sin_full, self.inverse)
 
 
 def frequency_grid(period: int, length: int, device: torch.device) -> Grid:
@@ -89,28 +100,41 @@ def _residues(a: Tensor, b: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
     return weights, rows.flatten(1, 2)
 
 
-def _kernel(
-    y: Tensor, squares: Tensor, a_re: Tensor, c: Tensor, weights: Tensor, rows: Tensor, grid: Grid
+def kernel_by_torch(
+    y: Tensor,
+    c: Tensor,
+    squares: Tensor,
+    a_re: Tensor,
+    weights: Tensor,
+    rows: Tensor,
+    zero: Tensor,
+    grid: Grid,
 ) -> Tensor:
-    """What RankOneKernel gives, for any rank of P: (K, L, S h)."""
-    rows_c = (c[..., None, :] * weights[:, None, None]).sum(3)  # (S, h, K, (1 + R) 2, n)
-    right = rows_c.shape[3]
-    rows = rows.view(len(rows), -1, right, rows.shape[-1])[:, None].expand(
-        -1, y.shape[1], -1, -1, -1
-    )
-    rows_c = torch.cat((rows_c, rows), 2)  # (S, h, K + R, (1 + R) 2, n)
-    re = (y.square()[..., None] * squares[:, None])[..., None] * grid.cos.square()
-    re = re - grid.sin.square()  # (S, h, n, F)
-    im = (y[..., None] * a_re[:, None])[..., None] * grid.sin_full
-    poles = torch.cat((re, im), -1) / (re * re + im * im).repeat(1, 1, 1, 2)  # (S, h, n, 2F)
-    sums = torch.matmul(rows_c.flatten(2, 3), poles)  # (S, h, (K + R) (1 + R) 2, 2F)
-    sums = sums.view(*rows_c.shape[:3], right // 2, 2, 2, len(grid.cos))
-    sums = torch.complex(sums[..., 0, :], sums[..., 1, :])  # (S, h, K + R, 1 + R, 2, F)
-    shift = (y[..., None] * grid.cos)[:, :, None, None]  # (S, h, 1, 1, F)
-    table = 1j * grid.sin * sums[..., 0, :] - shift * sums[..., 1, :]  # (S, h, K + R, 1 + R, F)
+    """The kernel from y (H,), c (K, H, n, 2), |a|^2, Re a and residues: (K, H, L)."""
+    each = len(y) // len(a_re)  # channels of a state space; one state space is left to broadcast
+    if len(a_re) > 1:
+        shared = (squares, a_re, weights, rows, zero)
+        squares, a_re, weights, rows, zero = (
+            x.repeat(each, *[1] * (x.dim() - 1)) for x in shared
+        )  # (H, ...)
+    pairs = c.double().permute(1, 0, 3, 2)  # (H, K, 2, n)
+    rows_c = (pairs[..., None, :] * weights[:, None]).sum(2)  # (H, K, (1 + R) 2, n)
+    right = rows_c.shape[2]
+    rows = rows.view(len(rows), -1, right, rows.shape[-1]).expand(len(y), -1, -1, -1)
+    rows_c = torch.cat((rows_c, rows), 1)  # (H, K + R, (1 + R) 2, n)
+    y = y[:, None]
+    re = (y.square() * squares)[..., None] * grid.cos.square() - grid.sin.square()  # (H, n, F)
+    im = (y * a_re)[..., None] * grid.sin_full
+    poles = torch.cat((re, im), -1) / (re * re + im * im).repeat(1, 1, 2)  # (H, n, 2F)
+    sums = torch.matmul(rows_c.flatten(1, 2), poles)  # (H, (K + R) (1 + R) 2, 2F)
+    sums = sums.view(*rows_c.shape[:2], right // 2, 2, 2, len(grid.cos))
+    sums = torch.complex(sums[..., 0, :], sums[..., 1, :])  # (H, K + R, 1 + R, 2, F)
+    shift = (y * grid.cos)[:, None, None]  # (H, 1, 1, F)
+    table = 1j * grid.sin * sums[..., 0, :] - shift * sums[..., 1, :]  # (H, K + R, 1 + R, F)
     for _ in range(right // 2 - 1):
-        row = table[:, :, -1:, :-1] * (shift / (1 + shift * table[:, :, -1:, -1:]))
-        table = table[:, :, :-1, :-1] - table[:, :, :-1, -1:] * row
-    spectrum = torch.cat((table[:, :, :, 0].real, table[:, :, :, 0].imag), -1)  # (S, h, K, 2F)
-    kernel = torch.matmul(spectrum, grid.inverse.mT) * y[..., None, None]  # (S, h, K, L)
-    return kernel.permute(2, 3, 0, 1).flatten(2)
+        row = table[:, -1:, :-1] * (shift / (1 + shift * table[:, -1:, -1:]))
+        table = table[:, :-1, :-1] - table[:, :-1, -1:] * row
+    spectrum = y[..., None] * torch.cat((table[:, :, 0].real, table[:, :, 0].imag), -1)
+    mean = (pairs * zero[:, None]).sum((2, 3))  # (H, K)
+    kernel = torch.matmul(spectrum, grid.inverse.mT) + mean[..., None]  # (H, K, L)
+    return kernel.transpose(0, 1).to(c.dtype)

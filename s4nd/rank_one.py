@@ -1,15 +1,24 @@
-"""The kernel of diagonal-plus-rank-one state spaces, with its gradient written out.
+"""The kernel of diagonal-plus-rank-one state spaces on a CPU, with its gradient written out.
 
-It computes what `s4nd.low_rank._kernel` does (a test holds them together)
-in a fraction of the time: the poles, by far the largest tensors of a kernel, are worked on in place
-and kept, every step is one operation on all axes and channels, and every tensor has a long
-contiguous dimension last, channels for the small ones, pairs for the poles.
+It computes what `s4nd.low_rank._kernel` does (a test holds them together) in a fraction of the
+time: a channel is worked on from its weights to its kernel in memory that stays in the cache, where
+a tensor at a time goes through the memory of the machine for every operation.
+
+Letters as in `s4nd.low_rank`; j counts the rows of residues: for each kernel c b, c b conj(a), c p,
+c p conj(a), then the same four for conj(p) instead of c. The sum of a row over the pole pairs is a
+number per frequency.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import numba
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -17,136 +26,232 @@ from torch.autograd.function import once_differentiable
 if TYPE_CHECKING:
     from s4nd.low_rank import Grid
 
+BLOCKS = 8  # of channels: each sums its own gradients, so that results do not depend on threads
+
 
 class RankOneKernel(torch.autograd.Function):
-    """(y, |a|^2, Re a, c, weights, rows of P) -> kernel without its mean (K, L, S h).
+    """(y, c, |a|^2, Re a, weights, rows of P, zero) -> kernel (K, H, L), of the type of c.
 
-    y (S, h); |a|^2 and Re a (S, n); c (S, h, K, 2, n); weights (S, 2, 4, n), what turns the parts
-    of c into residues against b and against p, two numbers per pair; rows (S, 4, n), those of P.
+    y (H,) = dt / 2; c (K, H, n, 2); |a|^2 and Re a (S, n); weights (S, 2, 4, n), what turns the
+    parts of c into rows of residues; rows (S, 4, n), those of P; zero (S, 2, n), what turns them
+    into the mean of the kernel. Channel h uses state space h mod S.
     """
 
     @staticmethod
     def forward(
         ctx: Any,
         y: Tensor,
+        c: Tensor,
         squares: Tensor,
         a_re: Tensor,
-        c: Tensor,
         weights: Tensor,
         rows_p: Tensor,
+        zero: Tensor,
         grid: Grid,
     ) -> Tensor:
         """Sum the pole pairs, apply Sherman-Morrison and transform back."""
-        poles = _pole_pairs(y, squares, a_re, grid)  # (S, h, 2F, n)
-        rows = _rows(c, weights)  # (S h, 4K, n)
-        sums = _to_complex(torch.bmm(rows, poles.flatten(0, 1).mT))  # (K, 2, 2, F, S h)
-        sums_p = torch.bmm(poles.flatten(1, 2), rows_p.mT).view(*poles.shape[:3], 4)
-        sums_p = _to_complex(sums_p.flatten(0, 1).mT)  # (1, 2, 2, F, S h)
-        sums = torch.cat((sums, sums_p))
-        shift = grid.cos[:, None] * y.flatten()  # (F, S h)
-        table = sums[:, :, 0] * (1j * grid.sin)[:, None] - sums[:, :, 1] * shift
-        inverse = 1 / (1 + shift * table[-1, 1])  # (F, S h)
-        spectrum = table[:-1, 0] - table[:-1, 1] * (shift * inverse * table[-1, 0])
-        spectrum = torch.cat((spectrum.real, spectrum.imag), 1)  # (K, 2F, S h)
-        wave = torch.matmul(grid.inverse, spectrum)  # (K, L, S h)
+        tensors = [x.contiguous() for x in (y, c, squares, a_re, weights, rows_p, zero)]
+        kernels, channels = c.shape[:2]
+        sums = y.new_empty(channels, len(grid.cos), 4 * kernels + 4, dtype=torch.complex128)
+        out = c.new_empty(kernels, channels, len(grid.inverse))
+        arrays = [x.detach().numpy() for x in (*tensors, *grid.tensors, sums, out)]
+        _side_by_side(lambda first, step: _forward(first, step, *arrays))
         ctx.grid = grid
-        inputs = (y, squares, a_re, c, weights, rows_p)
-        ctx.save_for_backward(*inputs, poles, sums[:, :, 1], shift, table, inverse, wave)
-        return wave * y.flatten()
+        ctx.save_for_backward(*tensors, sums)
+        return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of a complex z are dL/d Re z + i dL/d Im z throughout."""
-        y, squares, a_re, c, weights, rows_p, poles, *others = ctx.saved_tensors
-        skew_sums, shift, table, inverse, wave = others
-        grid: Grid = ctx.grid
-        g_y = (grad * wave).sum((0, 1))  # (S h,)
-        ratio, of_pb = shift * inverse, table[-1, 0]
-        g = torch.matmul(grid.inverse.mT, grad * y.flatten())  # (K, 2F, S h)
-        g = torch.complex(*g.chunk(2, 1))  # (K, F, S h)
-        g_table = torch.empty_like(table)  # (K + 1, 2, F, S h)
-        g_table[:-1, 0] = g
-        torch.mul(g, -(ratio * of_pb).conj(), out=g_table[:-1, 1])
-        g_q = -(g * table[:-1, 1].conj()).sum(0)  # q = ratio * of_pb, (F, S h)
-        g_ratio = g_q * of_pb.conj()
-        g_table[-1, 0] = g_q * ratio.conj()
-        g_table[-1, 1] = -g_ratio * ratio.square().conj()
-        g_shift = (g_ratio * inverse.square().conj()).real
-        g_shift = g_shift - (g_table * skew_sums.conj()).real.sum((0, 1))  # (F, S h)
-        g_y = g_y + grid.cos @ g_shift
-        g_sums = torch.stack((g_table * (-1j * grid.sin)[:, None], g_table * -shift), 2)
-        of_rows = _from_complex(g_sums[:-1])  # (S h, 4K, 2F)
-        of_p = _from_complex(g_sums[-1:]).mT.reshape(len(y), -1, 4)  # (S, h 2F, 4)
-        # The large tensors: as few as possible are allocated, because fresh memory costs several
-        # times the arithmetic. The rows are cheaper to make again than to keep.
-        buffer = _rows(c, weights)  # (S h, 4K, n)
-        g_poles = torch.bmm(of_rows.mT, buffer).view(len(y), -1, buffer.shape[-1])
-        g_poles.baddbmm_(of_p, rows_p)  # (S, h 2F, n)
-        g_rows_p = torch.bmm(of_p.mT, poles.flatten(1, 2))  # (S, 4, n)
-        g_rows = torch.bmm(of_rows, poles.flatten(0, 1), out=buffer)
-        g_c, g_weights = _rows_backward(c, weights, g_rows)
-        of_squares, of_re = _pole_pairs_backward(poles, g_poles.view_as(poles), grid)  # (S, h, n)
-        g_y = g_y.view_as(y) + torch.einsum("shn,sn->sh", of_re, a_re)
-        g_y = g_y + 2 * y * torch.einsum("shn,sn->sh", of_squares, squares)
-        g_squares = torch.einsum("sh,shn->sn", y.square(), of_squares)
-        return g_y, g_squares, torch.einsum("sh,shn->sn", y, of_re), g_c, g_weights, g_rows_p, None
+        *tensors, sums = ctx.saved_tensors
+        y, c, *shared = tensors
+        of_y, of_c = torch.empty_like(y), torch.empty_like(c)
+        of_shared = [x.new_zeros(BLOCKS, *x.shape) for x in shared]
+        given = (*tensors, *ctx.grid.tensors, sums, grad.contiguous())
+        arrays = [x.numpy() for x in (*given, of_y, of_c, *of_shared)]
+        _side_by_side(lambda first, step: _backward(first, step, *arrays))
+        return of_y, of_c, *[x.sum(0) for x in of_shared], None
 
 
-def _rows(c: Tensor, weights: Tensor) -> Tensor:
-    """The residues of every kernel: (S h, 4K, n)."""
-    rows = c[..., 0, None, :] * weights[:, None, None, 0]  # (S, h, K, 4, n)
-    rows.addcmul_(c[..., 1, None, :], weights[:, None, None, 1])
-    return rows.flatten(2, 3).flatten(0, 1)
+def _side_by_side(work: Callable[[int, int], None]) -> None:
+    """work(first, step) on every `step`-th block of channels, in as many threads as torch has."""
+    count = min(torch.get_num_threads(), BLOCKS)
+    others = [_threads(os.getpid()).submit(work, i, count) for i in range(1, count)]
+    work(0, count)
+    for other in others:
+        other.result()
 
 
-def _rows_backward(c: Tensor, weights: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients of c and of the weights: products with a sparse matrix, faster than sums."""
-    spaces, pairs = len(c), c.shape[-1]
-    grad = grad.view(spaces, -1, 4 * pairs)
-    matrix = torch.diag_embed(weights).transpose(2, 3).reshape(spaces, 2 * pairs, -1)
-    g_c = torch.bmm(grad, matrix.mT).view_as(c)
-    g_matrix = torch.bmm(c.view(spaces, -1, 2 * pairs).mT, grad)  # (S, 2n, 4n)
-    return g_c, g_matrix.view(spaces, 2, pairs, 4, pairs).diagonal(dim1=2, dim2=4)
+@lru_cache(maxsize=1)
+def _threads(process: int) -> ThreadPoolExecutor:  # noqa: ARG001
+    """A forked process has none of its parent's threads."""
+    return ThreadPoolExecutor(BLOCKS - 1, "s4nd")
 
 
-def _to_complex(sums: Tensor) -> Tensor:
-    """(S h, 4K, 2F) -> (K, 2 (b, p), 2 residues, F, S h), complex."""
-    sums = sums.reshape(len(sums), -1, 2, 2, 2, sums.shape[-1] // 2)
-    return torch.view_as_complex(sums.permute(1, 2, 3, 5, 0, 4).contiguous())
+def _compiled(function: Callable[..., None]) -> Callable[..., None]:
+    """Machine code, kept beside this file or in the user's cache; sums may change their order."""
+    options = {"nogil": True, "fastmath": {"reassoc", "contract", "nsz"}}
+    try:
+        return numba.njit(cache=True, **options)(function)  # type: ignore[no-any-return]
+    except RuntimeError:  # neither place can be written
+        return numba.njit(**options)(function)  # type: ignore[no-any-return]
 
 
-def _from_complex(sums: Tensor) -> Tensor:
-    """The other way round."""
-    sums = torch.view_as_real(sums).permute(4, 0, 1, 2, 5, 3)  # (S h, K, 2, 2, 2, F)
-    return sums.reshape(len(sums), -1, 2 * sums.shape[-1])
+@_compiled
+def _forward(
+    first, step, y, c, squares, a_re, weights, rows_p, zero, sin, cos, sin_full, inverse, sums, out
+):
+    kernels, channels, pairs, _ = c.shape
+    spaces, frequencies, length = len(squares), len(sin), out.shape[2]
+    rows = np.empty((4 * kernels + 4, pairs))
+    poles = np.empty((2, pairs))
+    spectrum = np.empty((kernels, 2 * frequencies))
+    for block in range(first, BLOCKS, step):
+        for h in range(channels * block // BLOCKS, channels * (block + 1) // BLOCKS):
+            s = h % spaces
+            _fill_rows(rows, c, h, weights[s], rows_p[s])
+            for f in range(frequencies):
+                _fill_poles(poles, y[h], squares[s], a_re[s], sin[f], cos[f], sin_full[f])
+                for j in range(len(rows)):
+                    re = im = 0.0
+                    for i in range(pairs):
+                        re += rows[j, i] * poles[0, i]
+                        im += rows[j, i] * poles[1, i]
+                    sums[h, f, j] = complex(re, im)
+                shift = cos[f] * y[h]
+                of_pb, of_pp = _pair(sums[h, f], kernels, sin[f], shift)
+                q = shift * of_pb / (1 + shift * of_pp)
+                for k in range(kernels):
+                    of_cb, of_cp = _pair(sums[h, f], k, sin[f], shift)
+                    value = y[h] * (of_cb - of_cp * q)
+                    spectrum[k, f], spectrum[k, frequencies + f] = value.real, value.imag
+            for k in range(kernels):
+                mean = 0.0
+                for i in range(pairs):
+                    mean += c[k, h, i, 0] * zero[s, 0, i] + c[k, h, i, 1] * zero[s, 1, i]
+                for sample in range(length):
+                    value = mean
+                    for f in range(2 * frequencies):
+                        value += inverse[sample, f] * spectrum[k, f]
+                    out[k, h, sample] = value
 
 
-def _pole_pairs(y: Tensor, squares: Tensor, a_re: Tensor, grid: Grid) -> Tensor:
-    """1 / (k^2 |x|^2 - s^2 - 2 i s k Re x), x = y a: (S, h, 2F, n), real, then imaginary parts."""
-    count = len(grid.cos)
-    poles = y.new_empty(*y.shape, 2 * count, a_re.shape[-1])
-    re, im = poles[:, :, :count], poles[:, :, count:]
-    square_sin, square_cos = grid.sin.square()[:, None], grid.cos.square()[:, None]
-    x_squared = y.square()[..., None] * squares[:, None]  # (S, h, n)
-    x_re = y[..., None] * a_re[:, None]
-    torch.addcmul(-square_sin, x_squared[:, :, None], square_cos, out=re)
-    torch.mul(x_re[:, :, None], grid.sin_full[:, None], out=im)
-    scale = (re * re).addcmul_(im, im).reciprocal_()
-    re.mul_(scale)
-    im.mul_(scale)
-    return poles
+@_compiled
+def _backward(
+    first, step, y, c, squares, a_re, weights, rows_p, zero, sin, cos, sin_full, inverse, sums,
+    grad, of_y, of_c, all_squares, all_a_re, all_weights, all_rows_p, all_zero,
+):  # fmt: skip
+    kernels, channels, pairs, _ = c.shape
+    spaces, frequencies, length = len(squares), len(sin), grad.shape[2]
+    rows, of_rows = np.empty((4 * kernels + 4, pairs)), np.empty((4 * kernels + 4, pairs))
+    poles = np.empty((2, pairs))
+    of_x_squared, of_x_re = np.empty(pairs), np.empty(pairs)
+    of_spectrum = np.empty((kernels, 2 * frequencies))
+    of_sums = np.empty(4 * kernels + 4, np.complex128)
+    for block in range(first, BLOCKS, step):
+        for h in range(channels * block // BLOCKS, channels * (block + 1) // BLOCKS):
+            s = h % spaces
+            _fill_rows(rows, c, h, weights[s], rows_p[s])
+            of_rows[:], of_x_squared[:], of_x_re[:] = 0, 0, 0
+            of_spectrum[:] = 0
+            for k in range(kernels):
+                for sample in range(length):
+                    for f in range(2 * frequencies):
+                        of_spectrum[k, f] += inverse[sample, f] * grad[k, h, sample]
+            of_step = 0.0
+            for f in range(frequencies):
+                shift = cos[f] * y[h]
+                of_pb, of_pp = _pair(sums[h, f], kernels, sin[f], shift)
+                gain = 1 / (1 + shift * of_pp)
+                ratio = shift * gain
+                q = ratio * of_pb
+                of_q = of_shift = 0j
+                for k in range(kernels):
+                    of_cb, of_cp = _pair(sums[h, f], k, sin[f], shift)
+                    g = complex(of_spectrum[k, f], of_spectrum[k, frequencies + f])
+                    of_step += (g.conjugate() * (of_cb - of_cp * q)).real
+                    g = g * y[h]
+                    of_q -= g * of_cp.conjugate()
+                    of_shift += _pair_backward(
+                        of_sums, sums[h, f], k, sin[f], shift, g, -g * q.conjugate()
+                    )
+                of_ratio = of_q * of_pb.conjugate()
+                of_shift += of_ratio * (gain * gain).conjugate()
+                of_shift += _pair_backward(
+                    of_sums, sums[h, f], kernels, sin[f], shift,
+                    of_q * ratio.conjugate(), -of_ratio * (ratio * ratio).conjugate(),
+                )  # fmt: skip
+                of_step += cos[f] * of_shift.real
+                _fill_poles(poles, y[h], squares[s], a_re[s], sin[f], cos[f], sin_full[f])
+                for i in range(pairs):
+                    u, v = poles[0, i], poles[1, i]
+                    of_u = of_v = 0.0
+                    for j in range(len(rows)):
+                        of_u += of_sums[j].real * rows[j, i]
+                        of_v += of_sums[j].imag * rows[j, i]
+                        of_rows[j, i] += of_sums[j].real * u + of_sums[j].imag * v
+                    # With w the pole pair, dw = -w^2 d(1/w).
+                    square_re, square_im = u * u - v * v, 2 * u * v
+                    of_x_squared[i] -= (of_u * square_re + of_v * square_im) * cos[f] * cos[f]
+                    of_x_re[i] += (of_v * square_re - of_u * square_im) * sin_full[f]
+            for i in range(pairs):
+                of_step += of_x_re[i] * a_re[s, i] + 2 * y[h] * of_x_squared[i] * squares[s, i]
+                all_squares[block, s, i] += y[h] * y[h] * of_x_squared[i]
+                all_a_re[block, s, i] += y[h] * of_x_re[i]
+            of_y[h] = of_step
+            for j in range(4):
+                for i in range(pairs):
+                    all_rows_p[block, s, j, i] += of_rows[4 * kernels + j, i]
+            for k in range(kernels):
+                of_mean = 0.0
+                for sample in range(length):
+                    of_mean += grad[k, h, sample]
+                for part in range(2):
+                    for i in range(pairs):
+                        value = of_mean * zero[s, part, i]
+                        for j in range(4):
+                            value += of_rows[4 * k + j, i] * weights[s, part, j, i]
+                            all_weights[block, s, part, j, i] += (
+                                c[k, h, i, part] * of_rows[4 * k + j, i]
+                            )
+                        all_zero[block, s, part, i] += of_mean * c[k, h, i, part]
+                        of_c[k, h, i, part] = value
 
 
-def _pole_pairs_backward(poles: Tensor, grad: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
-    """Gradients of |x|^2 and Re x: (S, h, n) each. With w the pole pair, dw = -w^2 d(1/w).
+@_compiled
+def _fill_rows(rows, c, h, weights, rows_p):
+    """The residues of every kernel of a channel, then those of P."""
+    kernels, _, pairs, _ = c.shape
+    for k in range(kernels):
+        for j in range(4):
+            for i in range(pairs):
+                rows[4 * k + j, i] = c[k, h, i, 0] * weights[0, j, i] + c[k, h, i, 1] * weights[1, j, i]
+    rows[4 * kernels :] = rows_p
 
-    It overwrites `grad`.
-    """
-    (u, v), (g_u, g_v) = poles.chunk(2, 2), grad.chunk(2, 2)
-    real = (u * u).addcmul_(v, v, value=-1)  # Re w^2
-    half = u * v  # Im w^2 / 2
-    g_re = (real * g_u).addcmul_(half, g_v, value=2)
-    g_im = g_v.mul_(real).addcmul_(half, g_u, value=-2)
-    of_squares = torch.matmul(-grid.cos.square(), g_re)  # sums over frequencies, (S, h, n)
-    return of_squares, torch.matmul(grid.sin_full, g_im)
+
+@_compiled
+def _fill_poles(poles, y, squares, a_re, sin, cos, sin_full):
+    """1 / (k^2 |x|^2 - s^2 - 2 i s k Re x), x = y a: real parts, then imaginary parts."""
+    for i in range(len(squares)):
+        re = y * y * squares[i] * cos * cos - sin * sin
+        im = y * a_re[i] * sin_full
+        scale = 1 / (re * re + im * im)
+        poles[0, i], poles[1, i] = re * scale, im * scale
+
+
+@_compiled
+def _pair(sums, k, sin, shift):
+    """Of kernel k (or of P, after the last kernel): against b, and against p."""
+    return (
+        1j * sin * sums[4 * k] - shift * sums[4 * k + 1],
+        1j * sin * sums[4 * k + 2] - shift * sums[4 * k + 3],
+    )
+
+
+@_compiled
+def _pair_backward(of_sums, sums, k, sin, shift, of_b, of_p):
+    """Writes the gradients of the sums; returns that of the shift."""
+    of_sums[4 * k], of_sums[4 * k + 1] = -1j * sin * of_b, -shift * of_b
+    of_sums[4 * k + 2], of_sums[4 * k + 3] = -1j * sin * of_p, -shift * of_p
+    return -(of_b * sums[4 * k + 1].conjugate() + of_p * sums[4 * k + 3].conjugate())

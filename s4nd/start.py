@@ -109,12 +109,12 @@ def _times_power(c: Tensor, space: StateSpace, dt: Tensor, power: int) -> Tensor
 def _sum_of_taps(config: AxisConfig, space: StateSpace, c: Tensor, dt: Tensor) -> Tensor:
     """Response of one direction to a constant signal: (K, H, 1)."""
     if config.num_low_rank:
-        pairs = torch.view_as_real(c).permute(1, 0, 3, 2)[:, None]  # (H, 1, K, 2, n)
         period = config.period or config.size
+        pairs = torch.view_as_real(c.contiguous())
         kernel = low_rank_kernel(
-            dt, space.a, space.b, pairs, space.p, length=config.size, period=period
+            dt[:, 0], space.a, space.b, pairs, space.p, length=config.size, period=period
         )
-        return kernel[:, 0].sum(-1, keepdim=True).transpose(0, 1)
+        return kernel.sum(-1, keepdim=True)
     a, b = torch.view_as_real(space.a), torch.view_as_real(space.b)
     pairs = torch.view_as_real(c.contiguous())
     kernel = diagonal_kernel(dt, a, b, pairs, length=config.size, rule=config.rule)

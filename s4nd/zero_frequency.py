@@ -15,12 +15,10 @@ from torch import Tensor
 MAX_DENSE = 4  # state spaces for which one dense solution is faster than many small operations
 
 
-def zero_frequency(a: Tensor, b: Tensor, c: Tensor, p: Tensor) -> Tensor:
-    """(S, h, K); a and b (S, n), complex; c (S, h, K, 2, n); p (R, S, n), complex."""
+def zero_frequency(a: Tensor, b: Tensor, p: Tensor) -> Tensor:
+    """v with M v = b, (S, n), complex, of which -2 Re(c v) is the sum; a, b (S, n); p (R, S, n)."""
     few = len(a) <= MAX_DENSE or len(p) > 1
-    v = _solve_dense(a, b, p) if few else _solve_rank_one(a, b, p)  # (S, n)
-    weights = -2 * torch.cat((v.real, -v.imag), -1)  # Re(c v) = c_re v_re - c_im v_im
-    return torch.matmul(c.flatten(-2).flatten(1, 2), weights[..., None]).view(c.shape[:3])
+    return _solve_dense(a, b, p) if few else _solve_rank_one(a, b, p)
 
 
 def _solve_rank_one(a: Tensor, b: Tensor, p: Tensor) -> Tensor:

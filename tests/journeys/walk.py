@@ -34,7 +34,8 @@ VARIABLES = {
     "OMP_NUM_THREADS": "1",
 }
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-NUMBER = re.compile(r"[0-9a-f]{12}|\d+(?:[.,:]\d+)*(?:e[-+]\d+)?")
+# An exponent has two digits: the name `…-19b8e-0000` of a shard has none.
+NUMBER = re.compile(r"[0-9a-f]{12}|\d+(?:[.,:]\d+)*(?:e[-+]\d\d(?!\d))?")
 
 
 @dataclass(frozen=True)
