@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from s4nd.bases import BASES
 from s4nd.kernel import bandlimit_mask, diagonal_kernel
-from s4nd.low_rank import low_rank_kernel
+from s4nd.low_rank import frequency_grid, low_rank_kernel
 from s4nd.start import Shape, initial_values
 
 Start = Literal["random", "deterministic", "identity", "paper"]
@@ -157,12 +157,23 @@ class AxisStateSpace(nn.Module):
             c = self._limited(self.C.to(wide), base_dt, a[..., 1])
             return diagonal_kernel(base_dt * rate, a, b, c, length=length, rule=self.config.rule)
         base_dt = self.log_dt.double().exp()
+        c = self._limited(self.C.to(wide), base_dt, self._tile(-self.A_imag.double()))
+        period = self.period(rate)
+        if self._has_machine_code():
+            from s4nd.rank_one import RankOneKernel  # loads a compiler
+
+            grid = frequency_grid(period, length, c.device)
+            parameters = (self.log_dt, self.A_real, self.A_imag, self.B, c, self.P)
+            return RankOneKernel.apply(*parameters, rate, grid)  # type: ignore[no-any-return]
         a = torch.complex(-self.A_real.double().exp(), -self.A_imag.double())  # (S, n)
         b = torch.view_as_complex(self.B[0].double())
         p = torch.view_as_complex(self.P.double())  # (R, S, n)
-        c = self._limited(self.C.to(wide), base_dt, self._tile(a.imag))
-        dt, period = base_dt[:, 0] * rate, self.period(rate)
-        return low_rank_kernel(dt, a, b, c, p, length=length, period=period)
+        return low_rank_kernel(base_dt[:, 0] * rate, a, b, c, p, length=length, period=period)
+
+    def _has_machine_code(self) -> bool:
+        """For ordinary tensors on a CPU and the usual rank of P."""
+        ordinary = type(self.C) in (Tensor, nn.Parameter) and self.C.device.type == "cpu"
+        return self.config.num_low_rank == 1 and ordinary and not torch.compiler.is_compiling()
 
     def _limited(self, c: Tensor, base_dt: Tensor, a_imag: Tensor) -> Tensor:
         """c (K, H, n, 2) without what lies above the bandlimit."""

@@ -15,16 +15,14 @@ inverse transform is a matrix product.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import lru_cache
-from importlib.util import find_spec
+from functools import cached_property, lru_cache
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from s4nd.zero_frequency import zero_frequency
-
-HAS_NUMBA = find_spec("numba") is not None
 
 
 def low_rank_kernel(
@@ -43,19 +41,8 @@ def low_rank_kernel(
     zero = torch.stack((v.real, -v.imag), 1) * (-2 / period)  # Re(c v) = c_re v_re - c_im v_im
     squares, a_re = a.real.square() + a.imag.square(), a.real.contiguous()  # (S, n)
     weights, rows = _residues(a, b, p)
-    inputs = (dt / 2, c, squares, a_re, weights, rows, zero)
-    return _kernel_of(c, p)(*inputs, frequency_grid(period, length, dt.device))
-
-
-def _kernel_of(c: Tensor, p: Tensor) -> Callable[..., Tensor]:
-    """Machine code for ordinary tensors on a CPU and the usual rank of P, else torch."""
-    if len(p) > 1 or type(p) is not Tensor or p.device.type != "cpu" or not HAS_NUMBA:
-        return kernel_by_torch
-    if torch.compiler.is_compiling() or c.dtype not in (torch.float32, torch.float64):
-        return kernel_by_torch
-    from s4nd.rank_one import RankOneKernel  # loads a compiler
-
-    return RankOneKernel.apply  # type: ignore[no-any-return]
+    grid = frequency_grid(period, length, dt.device)
+    return _kernel(dt / 2, c, squares, a_re, weights, rows, zero, grid)
 
 
 class Grid:
@@ -70,7 +57,12 @@ class Grid:
         position = torch.arange(length, dtype=torch.float64, device=device) + 0.5
         phase = position[:, None] * t  # (L, F)
         self.inverse = torch.cat((weight * phase.cos(), -weight * phase.sin()), -1)  # (L, 2F)
-        self.tensors = (self.sin, self.cos, self.sin_full, self.inverse)
+        self.period = period
+
+    @cached_property
+    def arrays(self) -> tuple[np.ndarray[Any, Any], ...]:
+        """The same for numpy."""
+        return tuple(x.numpy() for x in (self.sin, self.cos, self.sin_full, self.inverse))
 
 
 def frequency_grid(period: int, length: int, device: torch.device) -> Grid:
@@ -100,7 +92,7 @@ def _residues(a: Tensor, b: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
     return weights, rows.flatten(1, 2)
 
 
-def kernel_by_torch(
+def _kernel(
     y: Tensor,
     c: Tensor,
     squares: Tensor,

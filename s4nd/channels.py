@@ -1,0 +1,260 @@
+"""From the weights of a channel to its kernel, and back with the gradient, in machine code.
+
+Of a kernel c, and after the last one of conj(p) in its place, there are four rows of residues, two
+numbers per pole pair: against b and against p. The sum of a row over the pole pairs is one number
+per frequency; four of them are a group. See `s4nd.low_rank` for the letters and the formula.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numba
+import numpy as np
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Machine code, kept beside this file or in the user's cache; sums may change their order."""
+    options = {"nogil": True, "fastmath": {"reassoc", "contract", "nsz"}, "error_model": "numpy"}
+    try:
+        return numba.njit(cache=True, **options)(function)  # type: ignore[no-any-return]
+    except RuntimeError:  # neither place can be written
+        return numba.njit(**options)(function)  # type: ignore[no-any-return]
+
+
+@_compiled
+def forward(
+    y: Array, c: Array, squares: Array, a_re: Array, weights: Array, rows_p: Array, zero: Array,
+    sin: Array, cos: Array, sin_full: Array, inverse: Array,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Kernels (K, H, L) of the type of c, and sums (H, F, K + 1, 4) for the gradient.
+
+    y (H,); c (K, H, n, 2); the rest of `StateSpaces.prepared` and of the grid.
+    """
+    kernels, channels, pairs, _ = c.shape
+    frequencies, length = len(sin), len(inverse)
+    out = np.empty((kernels, channels, length), c.dtype)
+    sums = np.empty((channels, frequencies, kernels + 1, 4), np.complex128)
+    rows, poles = np.empty((kernels + 1, 4, pairs)), np.empty((2, pairs))
+    parts = np.empty((kernels, 2, pairs))
+    spectrum, mean = np.empty((kernels, 2 * frequencies)), np.empty(kernels)
+    for h in range(channels):
+        s = h % len(squares)
+        _fill_rows(rows, parts, c, h, s, weights, rows_p)
+        for f in range(frequencies):
+            shift = cos[f] * y[h]
+            _fill_poles(poles, y[h], squares, a_re, s, sin[f], cos[f], sin_full[f])
+            for k in range(kernels + 1):
+                b, ba, p, pa = _sum_group(rows, k, poles)
+                sums[h, f, k, 0], sums[h, f, k, 1] = b, ba
+                sums[h, f, k, 2], sums[h, f, k, 3] = p, pa
+            of_pb, of_pp = _against(sums, h, f, kernels, sin[f], shift)
+            q = shift * of_pb / (1 + shift * of_pp)
+            for k in range(kernels):
+                of_cb, of_cp = _against(sums, h, f, k, sin[f], shift)
+                value = y[h] * (of_cb - of_cp * q)
+                spectrum[k, f], spectrum[k, frequencies + f] = value.real, value.imag
+        for k in range(kernels):
+            mean[k] = 0
+            for i in range(pairs):
+                mean[k] += parts[k, 0, i] * zero[s, 0, i] + parts[k, 1, i] * zero[s, 1, i]
+            for sample in range(length):
+                value = mean[k]
+                for f in range(2 * frequencies):
+                    value += inverse[sample, f] * spectrum[k, f]
+                out[k, h, sample] = value
+    return out, sums
+
+
+@_compiled
+def backward(
+    y: Array, c: Array, squares: Array, a_re: Array, weights: Array, rows_p: Array, zero: Array,
+    sin: Array, cos: Array, sin_full: Array, inverse: Array, sums: Array, grad: Array,
+) -> tuple[Array, ...]:  # fmt: skip
+    """Gradients of y, c, |a|^2, Re a, weights, rows of P and zero."""
+    kernels, channels, pairs, _ = c.shape
+    frequencies, length = len(sin), len(inverse)
+    of_y, of_c = np.empty_like(y), np.empty_like(c)
+    of_squares, of_a_re = np.zeros_like(squares), np.zeros_like(a_re)
+    of_weights, of_rows_p = np.zeros_like(weights), np.zeros_like(rows_p)
+    of_zero = np.zeros_like(zero)
+    rows, poles = np.empty((kernels + 1, 4, pairs)), np.empty((2, pairs))
+    parts = np.empty((kernels, 2, pairs))
+    of_rows, of_poles = np.empty((kernels + 1, 4, pairs)), np.empty((2, pairs))
+    of_x, of_parts = np.empty((2, pairs)), np.empty((2, pairs))  # |x|^2 and Re x; of one kernel
+    of_spectrum = np.empty((kernels, 2 * frequencies))
+    of_sums = np.empty((kernels + 1, 4), np.complex128)
+    for h in range(channels):
+        s = h % len(squares)
+        _fill_rows(rows, parts, c, h, s, weights, rows_p)
+        of_rows[:], of_x[:], of_spectrum[:] = 0, 0, 0
+        for k in range(kernels):
+            for sample in range(length):
+                for f in range(2 * frequencies):
+                    of_spectrum[k, f] += inverse[sample, f] * grad[k, h, sample]
+        of_step = 0.0
+        for f in range(frequencies):
+            shift = cos[f] * y[h]
+            of_pb, of_pp = _against(sums, h, f, kernels, sin[f], shift)
+            gain = 1 / (1 + shift * of_pp)
+            ratio = shift * gain
+            q = ratio * of_pb
+            of_q = 0j
+            of_shift = 0.0
+            for k in range(kernels):
+                of_cb, of_cp = _against(sums, h, f, k, sin[f], shift)
+                g = complex(of_spectrum[k, f], of_spectrum[k, frequencies + f])
+                of_step += (g.conjugate() * (of_cb - of_cp * q)).real
+                g = g * y[h]
+                of_q -= g * of_cp.conjugate()
+                of_shift += _against_backward(
+                    of_sums, sums, h, f, k, sin[f], shift, g, -g * q.conjugate()
+                )
+            of_ratio = of_q * of_pb.conjugate()
+            of_shift += (of_ratio * (gain * gain).conjugate()).real
+            of_shift += _against_backward(
+                of_sums, sums, h, f, kernels, sin[f], shift,
+                of_q * ratio.conjugate(), -of_ratio * (ratio * ratio).conjugate(),
+            )  # fmt: skip
+            of_step += cos[f] * of_shift
+            _fill_poles(poles, y[h], squares, a_re, s, sin[f], cos[f], sin_full[f])
+            of_poles[:] = 0
+            for k in range(kernels + 1):
+                _sum_backward(of_rows, of_poles, of_sums, rows, k, poles)
+            _poles_backward(of_x, of_poles, poles, cos[f], sin_full[f])
+        for i in range(pairs):
+            of_step += of_x[1, i] * a_re[s, i] + 2 * y[h] * of_x[0, i] * squares[s, i]
+        of_y[h] = of_step
+        for i in range(pairs):
+            of_squares[s, i] += y[h] * y[h] * of_x[0, i]
+            of_a_re[s, i] += y[h] * of_x[1, i]
+        for j in range(4):
+            for i in range(pairs):
+                of_rows_p[s, j, i] += of_rows[kernels, j, i]
+        for k in range(kernels):
+            of_mean = 0.0
+            for sample in range(length):
+                of_mean += grad[k, h, sample]
+            _rows_backward(
+                of_parts, of_weights, of_zero, of_rows, of_mean, parts, weights, zero, k, s
+            )
+            for i in range(pairs):
+                of_c[k, h, i, 0] = of_parts[0, i]
+                of_c[k, h, i, 1] = of_parts[1, i]
+    return of_y, of_c, of_squares, of_a_re, of_weights, of_rows_p, of_zero
+
+
+@_compiled
+def _fill_rows(
+    rows: Array, parts: Array, c: Array, h: int, s: int, weights: Array, rows_p: Array
+) -> None:
+    """The parts of every kernel of a channel and their residues, then those of conj(p)."""
+    kernels, _, pairs, _ = c.shape
+    for k in range(kernels):
+        for i in range(pairs):
+            parts[k, 0, i] = c[k, h, i, 0]
+            parts[k, 1, i] = c[k, h, i, 1]
+        for j in range(4):
+            for i in range(pairs):
+                rows[k, j, i] = (
+                    parts[k, 0, i] * weights[s, 0, j, i] + parts[k, 1, i] * weights[s, 1, j, i]
+                )
+    for j in range(4):
+        for i in range(pairs):
+            rows[kernels, j, i] = rows_p[s, j, i]
+
+
+@_compiled
+def _rows_backward(
+    of_parts: Array, of_weights: Array, of_zero: Array, of_rows: Array, of_mean: float,
+    parts: Array, weights: Array, zero: Array, k: int, s: int,
+) -> None:  # fmt: skip
+    """Of kernel k of a channel: writes the gradient of its parts, adds to the others."""
+    for part in range(2):
+        for i in range(parts.shape[2]):
+            of_parts[part, i] = of_mean * zero[s, part, i]
+        for i in range(parts.shape[2]):
+            of_zero[s, part, i] += of_mean * parts[k, part, i]
+        for j in range(4):
+            for i in range(parts.shape[2]):
+                of_parts[part, i] += of_rows[k, j, i] * weights[s, part, j, i]
+            for i in range(parts.shape[2]):
+                of_weights[s, part, j, i] += of_rows[k, j, i] * parts[k, part, i]
+
+
+@_compiled
+def _fill_poles(
+    poles: Array, y: float, squares: Array, a_re: Array, s: int,
+    sin: float, cos: float, sin_full: float,
+) -> None:  # fmt: skip
+    """1 / (k^2 |x|^2 - s^2 - 2 i s k Re x), x = y a: real parts, then imaginary parts."""
+    for i in range(poles.shape[1]):
+        re = y * y * squares[s, i] * cos * cos - sin * sin
+        im = y * a_re[s, i] * sin_full
+        scale = 1 / (re * re + im * im)
+        poles[0, i] = re * scale
+        poles[1, i] = im * scale
+
+
+@_compiled
+def _poles_backward(of_x: Array, of_poles: Array, poles: Array, cos: float, sin_full: float) -> None:
+    """Adds to the gradients of |x|^2 and Re x: with w the pole pair, dw = -w^2 d(1/w)."""
+    for i in range(poles.shape[1]):
+        re = poles[0, i] * poles[0, i] - poles[1, i] * poles[1, i]
+        im = 2 * poles[0, i] * poles[1, i]
+        of_x[0, i] -= (of_poles[0, i] * re + of_poles[1, i] * im) * cos * cos
+        of_x[1, i] += (of_poles[1, i] * re - of_poles[0, i] * im) * sin_full
+
+
+@_compiled
+def _sum_group(rows: Array, k: int, poles: Array) -> tuple[complex, complex, complex, complex]:
+    """The sums of four rows over the pole pairs."""
+    b_re = b_im = ba_re = ba_im = p_re = p_im = pa_re = pa_im = 0.0
+    for i in range(poles.shape[1]):
+        re, im = poles[0, i], poles[1, i]
+        b_re += rows[k, 0, i] * re
+        b_im += rows[k, 0, i] * im
+        ba_re += rows[k, 1, i] * re
+        ba_im += rows[k, 1, i] * im
+        p_re += rows[k, 2, i] * re
+        p_im += rows[k, 2, i] * im
+        pa_re += rows[k, 3, i] * re
+        pa_im += rows[k, 3, i] * im
+    return complex(b_re, b_im), complex(ba_re, ba_im), complex(p_re, p_im), complex(pa_re, pa_im)
+
+
+@_compiled
+def _sum_backward(
+    of_rows: Array, of_poles: Array, of_sums: Array, rows: Array, k: int, poles: Array
+) -> None:
+    """Adds to the gradients of four rows and of the poles."""
+    for j in range(4):
+        re, im = of_sums[k, j].real, of_sums[k, j].imag
+        for i in range(poles.shape[1]):
+            of_rows[k, j, i] += poles[0, i] * re + poles[1, i] * im
+    for part in range(2):
+        b, ba, p, pa = of_sums[k, 0], of_sums[k, 1], of_sums[k, 2], of_sums[k, 3]
+        x, y, z, w = (b.real, ba.real, p.real, pa.real) if part == 0 else (b.imag, ba.imag, p.imag, pa.imag)
+        for i in range(poles.shape[1]):
+            of_poles[part, i] += rows[k, 0, i] * x + rows[k, 1, i] * y + rows[k, 2, i] * z + rows[k, 3, i] * w
+
+
+@_compiled
+def _against(sums: Array, h: int, f: int, k: int, sin: float, shift: float) -> tuple[complex, complex]:
+    """Of one group: against b, and against p."""
+    b, ba, p, pa = sums[h, f, k, 0], sums[h, f, k, 1], sums[h, f, k, 2], sums[h, f, k, 3]
+    return 1j * sin * b - shift * ba, 1j * sin * p - shift * pa
+
+
+@_compiled
+def _against_backward(
+    of_sums: Array, sums: Array, h: int, f: int, k: int, sin: float, shift: float,
+    of_b: complex, of_p: complex,
+) -> float:  # fmt: skip
+    """Writes the gradients of the sums; returns that of the shift."""
+    of_sums[k, 0], of_sums[k, 1] = -1j * sin * of_b, -shift * of_b
+    of_sums[k, 2], of_sums[k, 3] = -1j * sin * of_p, -shift * of_p
+    return -(of_b * sums[h, f, k, 1].conjugate() + of_p * sums[h, f, k, 3].conjugate()).real
