@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
+from importlib.util import find_spec
 from typing import Literal
 
 import torch
@@ -21,6 +22,7 @@ from s4nd.start import Shape, initial_values
 
 Start = Literal["random", "deterministic", "identity", "paper"]
 Discretisation = Literal["zoh", "bilinear"]
+HAS_NUMBA = find_spec("numba") is not None
 STARTS = ("random", "deterministic", "identity", "paper")
 
 
@@ -149,36 +151,43 @@ class AxisStateSpace(nn.Module):
 
     def forward(self, length: int, rate: float = 1.0) -> Tensor:
         """Kernels along the axis: (K, channels, length), `rate` base samples per sample."""
-        wide = torch.promote_types(self.C.dtype, torch.float32)
         if self.P is None:
-            base_dt = self.log_dt.to(wide).exp()  # (H, 1)
-            a = torch.stack((-self.A_real.to(wide).exp(), -self.A_imag.to(wide)), -1)  # (S, n, 2)
-            a, b = self._tile(a), self._tile(self.B[0].to(wide))  # (H or 1, n, 2)
-            c = self._limited(self.C.to(wide), base_dt, a[..., 1])
-            return diagonal_kernel(base_dt * rate, a, b, c, length=length, rule=self.config.rule)
-        base_dt = self.log_dt.double().exp()
-        c = self._limited(self.C.to(wide), base_dt, self._tile(-self.A_imag.double()))
-        period = self.period(rate)
+            return self._diagonal(length, rate)
+        c = self._limited(self.C.to(self._wide()), torch.float64)
+        grid = frequency_grid(self.period(rate), length, c.device)
         if self._has_machine_code():
             from s4nd.rank_one import RankOneKernel  # loads a compiler
 
-            grid = frequency_grid(period, length, c.device)
             parameters = (self.log_dt, self.A_real, self.A_imag, self.B, c, self.P)
-            return RankOneKernel.apply(*parameters, rate, grid)  # type: ignore[no-any-return]
+            return RankOneKernel.apply(*parameters, rate, grid)
+        dt = self.log_dt.double().exp()[:, 0] * rate
         a = torch.complex(-self.A_real.double().exp(), -self.A_imag.double())  # (S, n)
         b = torch.view_as_complex(self.B[0].double())
         p = torch.view_as_complex(self.P.double())  # (R, S, n)
-        return low_rank_kernel(base_dt[:, 0] * rate, a, b, c, p, length=length, period=period)
+        return low_rank_kernel(dt, a, b, c, p, grid)
 
     def _has_machine_code(self) -> bool:
-        """For ordinary tensors on a CPU and the usual rank of P."""
+        """For ordinary tensors on a CPU and the usual rank of P, where numba is installed."""
         ordinary = type(self.C) in (Tensor, nn.Parameter) and self.C.device.type == "cpu"
-        return self.config.num_low_rank == 1 and ordinary and not torch.compiler.is_compiling()
+        eager = HAS_NUMBA and not torch.compiler.is_compiling()
+        return self.config.num_low_rank == 1 and ordinary and eager
 
-    def _limited(self, c: Tensor, base_dt: Tensor, a_imag: Tensor) -> Tensor:
-        """c (K, H, n, 2) without what lies above the bandlimit."""
+    def _diagonal(self, length: int, rate: float) -> Tensor:
+        wide = self._wide()
+        dt = self.log_dt.to(wide).exp() * rate  # (H, 1)
+        a = torch.stack((-self.A_real.to(wide).exp(), -self.A_imag.to(wide)), -1)  # (S, n, 2)
+        a, b = self._tile(a), self._tile(self.B[0].to(wide))  # (H or 1, n, 2)
+        c = self._limited(self.C.to(wide), wide)
+        return diagonal_kernel(dt, a, b, c, length=length, rule=self.config.rule)
+
+    def _wide(self) -> torch.dtype:
+        return torch.promote_types(self.C.dtype, torch.float32)
+
+    def _limited(self, c: Tensor, dtype: torch.dtype) -> Tensor:
+        """c (K, H, n, 2) without what lies above the bandlimit, compared in `dtype`."""
         if self.bandlimit is None:
             return c
+        base_dt, a_imag = self.log_dt.to(dtype).exp(), self._tile(self.A_imag.to(dtype))
         return c * bandlimit_mask(base_dt, a_imag, self.bandlimit)[..., None].to(c.dtype)
 
     def _tile(self, x: Tensor) -> Tensor:

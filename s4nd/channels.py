@@ -8,24 +8,26 @@ per frequency; four of them are a group. See `s4nd.low_rank` for the letters and
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 import numba
 import numpy as np
 
 Array: TypeAlias = np.ndarray[Any, Any]
+REORDERED = {"reassoc", "contract", "nsz"}
 
 
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Machine code, kept beside this file or in the user's cache; sums may change their order."""
-    options = {"nogil": True, "fastmath": {"reassoc", "contract", "nsz"}, "error_model": "numpy"}
+    compiler = partial(numba.njit, nogil=True, fastmath=REORDERED, error_model="numpy")
     try:
-        return numba.njit(cache=True, **options)(function)  # type: ignore[no-any-return]
+        return compiler(function, cache=True)
     except RuntimeError:  # neither place can be written
-        return numba.njit(**options)(function)  # type: ignore[no-any-return]
+        return compiler(function)
 
 
-@_compiled
+@compiled
 def forward(
     y: Array, c: Array, squares: Array, a_re: Array, weights: Array, rows_p: Array, zero: Array,
     sin: Array, cos: Array, sin_full: Array, inverse: Array,
@@ -69,14 +71,14 @@ def forward(
     return out, sums
 
 
-@_compiled
+@compiled
 def backward(
     y: Array, c: Array, squares: Array, a_re: Array, weights: Array, rows_p: Array, zero: Array,
     sin: Array, cos: Array, sin_full: Array, inverse: Array, sums: Array, grad: Array,
 ) -> tuple[Array, ...]:  # fmt: skip
     """Gradients of y, c, |a|^2, Re a, weights, rows of P and zero."""
     kernels, channels, pairs, _ = c.shape
-    frequencies, length = len(sin), len(inverse)
+    frequencies = len(sin)
     of_y, of_c = np.empty_like(y), np.empty_like(c)
     of_squares, of_a_re = np.zeros_like(squares), np.zeros_like(a_re)
     of_weights, of_rows_p = np.zeros_like(weights), np.zeros_like(rows_p)
@@ -90,54 +92,22 @@ def backward(
     for h in range(channels):
         s = h % len(squares)
         _fill_rows(rows, parts, c, h, s, weights, rows_p)
-        of_rows[:], of_x[:], of_spectrum[:] = 0, 0, 0
-        for k in range(kernels):
-            for sample in range(length):
-                for f in range(2 * frequencies):
-                    of_spectrum[k, f] += inverse[sample, f] * grad[k, h, sample]
-        of_step = 0.0
+        _wave_backward(of_spectrum, grad, h, inverse)
+        of_rows[:], of_x[:] = 0, 0
+        of_y[h] = 0
         for f in range(frequencies):
-            shift = cos[f] * y[h]
-            of_pb, of_pp = _against(sums, h, f, kernels, sin[f], shift)
-            gain = 1 / (1 + shift * of_pp)
-            ratio = shift * gain
-            q = ratio * of_pb
-            of_q = 0j
-            of_shift = 0.0
-            for k in range(kernels):
-                of_cb, of_cp = _against(sums, h, f, k, sin[f], shift)
-                g = complex(of_spectrum[k, f], of_spectrum[k, frequencies + f])
-                of_step += (g.conjugate() * (of_cb - of_cp * q)).real
-                g = g * y[h]
-                of_q -= g * of_cp.conjugate()
-                of_shift += _against_backward(
-                    of_sums, sums, h, f, k, sin[f], shift, g, -g * q.conjugate()
-                )
-            of_ratio = of_q * of_pb.conjugate()
-            of_shift += (of_ratio * (gain * gain).conjugate()).real
-            of_shift += _against_backward(
-                of_sums, sums, h, f, kernels, sin[f], shift,
-                of_q * ratio.conjugate(), -of_ratio * (ratio * ratio).conjugate(),
-            )  # fmt: skip
-            of_step += cos[f] * of_shift
+            of_y[h] += _spectrum_backward(of_sums, of_spectrum, sums, h, f, y[h], sin[f], cos[f])
             _fill_poles(poles, y[h], squares, a_re, s, sin[f], cos[f], sin_full[f])
             of_poles[:] = 0
             for k in range(kernels + 1):
                 _sum_backward(of_rows, of_poles, of_sums, rows, k, poles)
             _poles_backward(of_x, of_poles, poles, cos[f], sin_full[f])
-        for i in range(pairs):
-            of_step += of_x[1, i] * a_re[s, i] + 2 * y[h] * of_x[0, i] * squares[s, i]
-        of_y[h] = of_step
-        for i in range(pairs):
-            of_squares[s, i] += y[h] * y[h] * of_x[0, i]
-            of_a_re[s, i] += y[h] * of_x[1, i]
+        of_y[h] += _x_backward(of_squares, of_a_re, of_x, y[h], squares, a_re, s)
         for j in range(4):
             for i in range(pairs):
                 of_rows_p[s, j, i] += of_rows[kernels, j, i]
         for k in range(kernels):
-            of_mean = 0.0
-            for sample in range(length):
-                of_mean += grad[k, h, sample]
+            of_mean = grad[k, h].sum()
             _rows_backward(
                 of_parts, of_weights, of_zero, of_rows, of_mean, parts, weights, zero, k, s
             )
@@ -147,7 +117,59 @@ def backward(
     return of_y, of_c, of_squares, of_a_re, of_weights, of_rows_p, of_zero
 
 
-@_compiled
+@compiled
+def _wave_backward(of_spectrum: Array, grad: Array, h: int, inverse: Array) -> None:
+    """Writes the gradient of the spectra of a channel, before they are multiplied by y."""
+    of_spectrum[:] = 0
+    for k in range(len(of_spectrum)):
+        for sample in range(len(inverse)):
+            for f in range(of_spectrum.shape[1]):
+                of_spectrum[k, f] += inverse[sample, f] * grad[k, h, sample]
+
+
+@compiled
+def _spectrum_backward(
+    of_sums: Array, of_spectrum: Array, sums: Array, h: int, f: int,
+    y: float, sin: float, cos: float,
+) -> float:  # fmt: skip
+    """Writes the gradients of the sums of a frequency; returns that of y."""
+    kernels, frequencies = len(of_spectrum), of_spectrum.shape[1] // 2
+    shift = cos * y
+    of_pb, of_pp = _against(sums, h, f, kernels, sin, shift)
+    gain = 1 / (1 + shift * of_pp)
+    ratio = shift * gain
+    q = ratio * of_pb
+    of_q, of_y, of_shift = 0j, 0.0, 0.0
+    for k in range(kernels):
+        of_cb, of_cp = _against(sums, h, f, k, sin, shift)
+        g = complex(of_spectrum[k, f], of_spectrum[k, frequencies + f])
+        of_y += (g.conjugate() * (of_cb - of_cp * q)).real
+        g = g * y
+        of_q -= g * of_cp.conjugate()
+        of_low = -g * q.conjugate()
+        of_shift += _against_backward(of_sums, sums, h, f, k, sin, shift, g, of_low)
+    of_ratio = of_q * of_pb.conjugate()
+    of_shift += (of_ratio * (gain * gain).conjugate()).real
+    of_b, of_p = of_q * ratio.conjugate(), -of_ratio * (ratio * ratio).conjugate()
+    of_shift += _against_backward(of_sums, sums, h, f, kernels, sin, shift, of_b, of_p)
+    return of_y + cos * of_shift
+
+
+@compiled
+def _x_backward(
+    of_squares: Array, of_a_re: Array, of_x: Array, y: float, squares: Array, a_re: Array, s: int
+) -> float:
+    """x = y a: adds to the gradients of |a|^2 and Re a; returns that of y."""
+    of_y = 0.0
+    for i in range(of_x.shape[1]):
+        of_y += of_x[1, i] * a_re[s, i] + 2 * y * of_x[0, i] * squares[s, i]
+    for i in range(of_x.shape[1]):
+        of_squares[s, i] += y * y * of_x[0, i]
+        of_a_re[s, i] += y * of_x[1, i]
+    return of_y
+
+
+@compiled
 def _fill_rows(
     rows: Array, parts: Array, c: Array, h: int, s: int, weights: Array, rows_p: Array
 ) -> None:
@@ -167,7 +189,7 @@ def _fill_rows(
             rows[kernels, j, i] = rows_p[s, j, i]
 
 
-@_compiled
+@compiled
 def _rows_backward(
     of_parts: Array, of_weights: Array, of_zero: Array, of_rows: Array, of_mean: float,
     parts: Array, weights: Array, zero: Array, k: int, s: int,
@@ -185,7 +207,7 @@ def _rows_backward(
                 of_weights[s, part, j, i] += of_rows[k, j, i] * parts[k, part, i]
 
 
-@_compiled
+@compiled
 def _fill_poles(
     poles: Array, y: float, squares: Array, a_re: Array, s: int,
     sin: float, cos: float, sin_full: float,
@@ -199,8 +221,10 @@ def _fill_poles(
         poles[1, i] = im * scale
 
 
-@_compiled
-def _poles_backward(of_x: Array, of_poles: Array, poles: Array, cos: float, sin_full: float) -> None:
+@compiled
+def _poles_backward(
+    of_x: Array, of_poles: Array, poles: Array, cos: float, sin_full: float
+) -> None:
     """Adds to the gradients of |x|^2 and Re x: with w the pole pair, dw = -w^2 d(1/w)."""
     for i in range(poles.shape[1]):
         re = poles[0, i] * poles[0, i] - poles[1, i] * poles[1, i]
@@ -209,7 +233,7 @@ def _poles_backward(of_x: Array, of_poles: Array, poles: Array, cos: float, sin_
         of_x[1, i] += (of_poles[1, i] * re - of_poles[0, i] * im) * sin_full
 
 
-@_compiled
+@compiled
 def _sum_group(rows: Array, k: int, poles: Array) -> tuple[complex, complex, complex, complex]:
     """The sums of four rows over the pole pairs."""
     b_re = b_im = ba_re = ba_im = p_re = p_im = pa_re = pa_im = 0.0
@@ -226,7 +250,7 @@ def _sum_group(rows: Array, k: int, poles: Array) -> tuple[complex, complex, com
     return complex(b_re, b_im), complex(ba_re, ba_im), complex(p_re, p_im), complex(pa_re, pa_im)
 
 
-@_compiled
+@compiled
 def _sum_backward(
     of_rows: Array, of_poles: Array, of_sums: Array, rows: Array, k: int, poles: Array
 ) -> None:
@@ -235,21 +259,25 @@ def _sum_backward(
         re, im = of_sums[k, j].real, of_sums[k, j].imag
         for i in range(poles.shape[1]):
             of_rows[k, j, i] += poles[0, i] * re + poles[1, i] * im
-    for part in range(2):
-        b, ba, p, pa = of_sums[k, 0], of_sums[k, 1], of_sums[k, 2], of_sums[k, 3]
-        x, y, z, w = (b.real, ba.real, p.real, pa.real) if part == 0 else (b.imag, ba.imag, p.imag, pa.imag)
-        for i in range(poles.shape[1]):
-            of_poles[part, i] += rows[k, 0, i] * x + rows[k, 1, i] * y + rows[k, 2, i] * z + rows[k, 3, i] * w
+    b, ba, p, pa = of_sums[k, 0], of_sums[k, 1], of_sums[k, 2], of_sums[k, 3]
+    for i in range(poles.shape[1]):
+        of_poles[0, i] += rows[k, 0, i] * b.real + rows[k, 1, i] * ba.real
+        of_poles[0, i] += rows[k, 2, i] * p.real + rows[k, 3, i] * pa.real
+    for i in range(poles.shape[1]):
+        of_poles[1, i] += rows[k, 0, i] * b.imag + rows[k, 1, i] * ba.imag
+        of_poles[1, i] += rows[k, 2, i] * p.imag + rows[k, 3, i] * pa.imag
 
 
-@_compiled
-def _against(sums: Array, h: int, f: int, k: int, sin: float, shift: float) -> tuple[complex, complex]:
+@compiled
+def _against(
+    sums: Array, h: int, f: int, k: int, sin: float, shift: float
+) -> tuple[complex, complex]:
     """Of one group: against b, and against p."""
     b, ba, p, pa = sums[h, f, k, 0], sums[h, f, k, 1], sums[h, f, k, 2], sums[h, f, k, 3]
     return 1j * sin * b - shift * ba, 1j * sin * p - shift * pa
 
 
-@_compiled
+@compiled
 def _against_backward(
     of_sums: Array, sums: Array, h: int, f: int, k: int, sin: float, shift: float,
     of_b: complex, of_p: complex,

@@ -15,34 +15,22 @@ inverse transform is a matrix product.
 from __future__ import annotations
 
 import math
-from functools import cached_property, lru_cache
-from typing import Any
+from functools import lru_cache
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from s4nd.zero_frequency import zero_frequency
 
-
-def low_rank_kernel(
-    dt: Tensor, a: Tensor, b: Tensor, c: Tensor, p: Tensor, *, length: int, period: int
-) -> Tensor:
+def low_rank_kernel(dt: Tensor, a: Tensor, b: Tensor, c: Tensor, p: Tensor, grid: Grid) -> Tensor:
     """c (I - A^period)^-1 A^l B of the bilinear system: (K, H, length), of the type of c.
 
     dt (H,); a and b (S, n), complex; c (K, H, n, 2), real and imaginary parts; p (R, S, n).
     """
-    if length > period:
-        raise ValueError(
-            f"a kernel folded over {period} samples has no more than that, got length {length}; "
-            "give the axis a longer period"
-        )
-    v = zero_frequency(a, b, p)  # (S, n)
-    zero = torch.stack((v.real, -v.imag), 1) * (-2 / period)  # Re(c v) = c_re v_re - c_im v_im
-    squares, a_re = a.real.square() + a.imag.square(), a.real.contiguous()  # (S, n)
+    v = _solve(a, b, p)  # (S, n)
+    zero = torch.stack((v.real, -v.imag), 1) * (-2 / grid.period)  # Re(c v) = c_re v_re - c_im v_im
+    squares = a.real.square() + a.imag.square()  # (S, n)
     weights, rows = _residues(a, b, p)
-    grid = frequency_grid(period, length, dt.device)
-    return _kernel(dt / 2, c, squares, a_re, weights, rows, zero, grid)
+    return _kernel(dt / 2, c, squares, a.real, weights, rows, zero, grid)
 
 
 class Grid:
@@ -59,14 +47,14 @@ class Grid:
         self.inverse = torch.cat((weight * phase.cos(), -weight * phase.sin()), -1)  # (L, 2F)
         self.period = period
 
-    @cached_property
-    def arrays(self) -> tuple[np.ndarray[Any, Any], ...]:
-        """The same for numpy."""
-        return tuple(x.numpy() for x in (self.sin, self.cos, self.sin_full, self.inverse))
-
 
 def frequency_grid(period: int, length: int, device: torch.device) -> Grid:
     """The constants, kept from call to call unless the call is being traced."""
+    if length > period:
+        raise ValueError(
+            f"a kernel folded over {period} samples has no more than that, got length {length}; "
+            "give the axis a longer period"
+        )
     if torch.compiler.is_compiling():
         return Grid(period, length, device)
     return _kept_grid(period, length, device)
@@ -76,6 +64,17 @@ def frequency_grid(period: int, length: int, device: torch.device) -> Grid:
 def _kept_grid(period: int, length: int, device: torch.device) -> Grid:
     with torch.inference_mode(False):  # training may use them after a prediction made them
         return Grid(period, length, device)
+
+
+def _solve(a: Tensor, b: Tensor, p: Tensor) -> Tensor:
+    """M^-1 b, (S, n): what the zero frequency, the sum -2 Re(c M^-1 b) of all samples, needs.
+
+    A Fourier basis has a pole almost at the origin, where sums over poles would cancel. The step
+    cancels too: this frequency is the same at every rate.
+    """
+    q = torch.cat((p, p.conj()), -1).movedim(0, -1)  # (S, 2n, R)
+    matrix = torch.diag_embed(torch.cat((a, a.conj()), -1)) - q @ q.mH
+    return torch.linalg.solve(matrix, torch.cat((b, b.conj()), -1))[:, : a.shape[-1]]
 
 
 def _residues(a: Tensor, b: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:

@@ -46,24 +46,27 @@ class RankOneKernel(torch.autograd.Function):
         y = np.exp(_numbers(log_dt)[:, 0]) * (rate / 2)
         a = -np.exp(_numbers(a_real)) - 1j * _numbers(a_imag)  # (S, n)
         spaces = StateSpaces(a, _complex(b), _complex(p), *_solve(a, _complex(b), _complex(p)))
-        weights, frequencies = c.detach().contiguous().numpy(), grid.arrays
-        kernel, sums = channels.forward(y, weights, *spaces.prepared(grid.period), *frequencies)
-        ctx.saved = y, weights, spaces, sums, grid
-        ctx.types = [x.dtype for x in (log_dt, a_real, a_imag, b, p)]
+        inputs = (y, c.detach().contiguous().numpy(), *spaces.prepared(grid.period))
+        inputs += tuple(x.numpy() for x in (grid.sin, grid.cos, grid.sin_full, grid.inverse))
+        kernel, sums = channels.forward(*inputs)
+        ctx.saved = spaces, grid.period, (*inputs, sums)
+        ctx.save_for_backward(log_dt, a_real, a_imag, b, c, p)  # torch watches over changes of them
         return torch.from_numpy(kernel)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Of every parameter."""
-        y, weights, spaces, sums, grid = ctx.saved
-        prepared = spaces.prepared(grid.period)
-        given = grad.contiguous().numpy()
-        of_y, of_c, *of_prepared = channels.backward(y, weights, *prepared, *grid.arrays, sums, given)
-        of_a, of_b, of_p = spaces.backward(*of_prepared, grid.period)
-        found = ((of_y * y)[:, None], of_a.real * spaces.a.real, -of_a.imag, _pairs(of_b), _pairs(of_p))
-        gradients = [torch.from_numpy(x).to(t) for x, t in zip(found, ctx.types, strict=True)]
-        return *gradients[:4], torch.from_numpy(of_c), gradients[4], None, None
+        spaces, period, inputs = ctx.saved
+        of_y, of_c, *of_prepared = channels.backward(*inputs, grad.contiguous().numpy())
+        of_a, of_b, of_p = spaces.backward(*of_prepared, period)
+        of_log_dt, of_a_real = of_y * inputs[0], of_a.real * spaces.a.real
+        found = (of_log_dt[:, None], of_a_real, -of_a.imag, _pairs(of_b), of_c, _pairs(of_p))
+        gradients = [
+            torch.from_numpy(x).to(parameter.dtype)
+            for x, parameter in zip(found, ctx.saved_tensors, strict=True)
+        ]
+        return *gradients, None, None
 
 
 class StateSpaces(NamedTuple):
@@ -124,7 +127,9 @@ def _solve(a: Array, b: Array, p: Array) -> tuple[Array, Array]:
     a_0, b_0, p_0 = a[smallest], b[smallest], p[smallest]
     inverse = 1 / a
     inverse[smallest] = 0
-    others_b = 2 * (p.conj() * b * inverse).real.sum(-1)  # e = others_b + ... e + 2 Re conj(p_0) v_0
+    others_b = 2 * (p.conj() * b * inverse).real.sum(
+        -1
+    )  # e = others_b + ... e + 2 Re conj(p_0) v_0
     gain = 1 / (1 - 2 * ((p.real**2 + p.imag**2) * inverse).real.sum(-1))
     size = np.abs(p_0)
     phase = np.where(size > 0, p_0 / np.where(size > 0, size, 1), 1)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from s4nd.bases import CPU, StateSpace, initial_state_spaces
 from s4nd.kernel import diagonal_kernel
-from s4nd.low_rank import low_rank_kernel
+from s4nd.low_rank import frequency_grid, low_rank_kernel
 
 if TYPE_CHECKING:
     from s4nd.axis import AxisConfig
@@ -109,11 +109,9 @@ def _times_power(c: Tensor, space: StateSpace, dt: Tensor, power: int) -> Tensor
 def _sum_of_taps(config: AxisConfig, space: StateSpace, c: Tensor, dt: Tensor) -> Tensor:
     """Response of one direction to a constant signal: (K, H, 1)."""
     if config.num_low_rank:
-        period = config.period or config.size
+        grid = frequency_grid(config.period or config.size, config.size, CPU)
         pairs = torch.view_as_real(c.contiguous())
-        kernel = low_rank_kernel(
-            dt[:, 0], space.a, space.b, pairs, space.p, length=config.size, period=period
-        )
+        kernel = low_rank_kernel(dt[:, 0], space.a, space.b, pairs, space.p, grid)
         return kernel.sum(-1, keepdim=True)
     a, b = torch.view_as_real(space.a), torch.view_as_real(space.b)
     pairs = torch.view_as_real(c.contiguous())

@@ -54,7 +54,7 @@ def dense_kernel(space, length, rate=1.0):
 
 def relative(ours, theirs):
     """Largest difference relative to the largest entry."""
-    ours, theirs = torch.as_tensor(ours).detach().double(), torch.as_tensor(theirs).double()
+    ours, theirs = (torch.as_tensor(x).detach().double() for x in (ours, theirs))
     return float((ours - theirs).abs().max() / theirs.abs().max())
 
 

@@ -133,6 +133,11 @@ def test_toeplitz_matrix_entry_by_entry():
         assert torch.equal(matrix[..., i, j], expected)
 
 
+def test_gradient_of_a_toeplitz_matrix():
+    taps = torch.randn(2, 3, 8).double().requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: conv.toeplitz(x, 6), taps)
+
+
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_shortest_axes(dense, size):
     layer = layer_of((size, size)).double()

@@ -1,11 +1,9 @@
 import pytest
 import torch
 
-from s4nd import S4ND, AxisConfig
+from s4nd import AxisConfig
 from s4nd.axis import AxisStateSpace
 from s4nd.bases import BASES
-from s4nd.low_rank import Grid, kernel_by_torch
-from s4nd.rank_one import RankOneKernel
 from s4nd.start import Shape, initial_values
 
 DIAGONAL = [name for name, basis in BASES.items() if not basis.low_rank]
@@ -98,45 +96,31 @@ def test_real_poles_on_the_frequency_grid(dense):
     assert dense.relative(space(24), dense.kernel(space, 24)) < 1e-4
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("channels", [1, 6, 20])
-@pytest.mark.parametrize("period", [1, 2, 7, 8])
-def test_machine_code_equals_torch(period, channels, dtype):
-    """Kernel and every gradient; with one channel for each, and with several of a state space."""
-    spaces, pairs, kernels = 2 if channels > 1 else 1, 4, 3
-    inputs = [
-        torch.rand(channels),
-        torch.randn(kernels, channels, pairs, 2, dtype=dtype),
-        torch.rand(spaces, pairs),
-        -torch.rand(spaces, pairs),
-        torch.randn(spaces, 2, 4, pairs),
-        torch.randn(spaces, 4, pairs),
-        torch.randn(spaces, 2, pairs),
-    ]
-    inputs = [(x if i == 1 else x.double()).requires_grad_() for i, x in enumerate(inputs)]
-    grid = Grid(period, max(period - 1, 1), torch.device("cpu"))
-    ours, plain = RankOneKernel.apply(*inputs, grid), kernel_by_torch(*inputs, grid)
-    exact = {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 1e-9, "atol": 1e-9}
-    torch.testing.assert_close(ours, plain, **exact)
-    weight = torch.randn_like(ours)
-    ours = torch.autograd.grad((ours * weight).sum(), inputs)
-    plain = torch.autograd.grad((plain * weight).sum(), inputs)
-    for mine, theirs in zip(ours, plain, strict=True):
-        torch.testing.assert_close(mine, theirs, **exact)
-
-
-def test_threads_change_no_bit():
-    threads = torch.get_num_threads()
-    layer = S4ND(40, [AxisConfig(32)])
+@pytest.mark.parametrize("copies", [1, 2, 6])
+@pytest.mark.parametrize("size", [1, 2, 7, 8])
+@pytest.mark.parametrize("basis", ["legs", "fourier"])
+def test_machine_code_equals_torch(monkeypatch, basis, size, copies):
+    """Kernel and every gradient."""
+    space = axis(basis, channels=6, outputs=2, size=size, copies=copies).double()
+    space.bandlimit = 0.4
+    with torch.no_grad():
+        space.P.add_(torch.randn_like(space.P) / 4)
+        space.B.add_(torch.randn_like(space.B) / 4)
+    length, weight = max(size - 1, 1), torch.randn(4, 6, max(size - 1, 1)).double()
     found = []
-    for count in (1, 3):
-        torch.set_num_threads(count)
-        layer.zero_grad()
-        taps = layer.taps((32,))[0]
-        (taps * torch.linspace(-1, 1, taps.shape[-1])).sum().backward()
-        found.append([taps.detach(), *[p.grad for p in layer.spaces.parameters()]])
-    torch.set_num_threads(threads)
-    assert all(map(torch.equal, *found))
+    for machine_code in (True, False):
+        monkeypatch.setattr(AxisStateSpace, "_has_machine_code", lambda _: machine_code)  # noqa: B023
+        kernel = space(length, 1.1)
+        gradients = torch.autograd.grad((kernel * weight).sum(), list(space.parameters()))
+        found.append([kernel, *gradients])
+    for ours, plain in zip(*found, strict=True):
+        torch.testing.assert_close(ours, plain, rtol=1e-8, atol=1e-9)
+
+
+def test_machine_code_is_used():
+    assert axis("legs")._has_machine_code()
+    assert not axis("diag-lin")._has_machine_code()
+    assert not axis("legs", low_rank=2)._has_machine_code()
 
 
 @pytest.mark.parametrize("basis", ["legs", "fourier", "diag-inv"])
