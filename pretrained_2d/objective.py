@@ -6,6 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.utils.data import default_collate
 
 Objective = Literal["cross_entropy", "binary_cross_entropy"]
 
@@ -56,5 +57,5 @@ OBJECTIVES: dict[str, type[CrossEntropy] | type[BinaryCrossEntropy]] = {
 
 def collate(items: list[tuple[Tensor, int | Tensor]]) -> tuple[Tensor, Tensor]:
     """Items (signal, target) as two tensors: (batch, channels, *axes) and (batch, …)."""
-    signals = torch.stack([signal for signal, _ in items])
+    signals = default_collate([signal for signal, _ in items])  # a worker's go to shared memory
     return signals, torch.stack([torch.as_tensor(target) for _, target in items])

@@ -57,7 +57,7 @@ def diagonal_kernel(
         w = _divide((dt.expand_as(dta[0]), torch.zeros_like(dta[0])), denominator)
     w = _multiply(w, (b[..., 0], b[..., 1]))  # (H, n)
     w = _multiply(w, (c[..., 0], c[..., 1]))  # (K, H, n)
-    width = math.isqrt(length - 1) + 1 if length > 1 else 1
+    width = math.ceil(math.sqrt(length))
     blocks = -(-length // width)
     low = _powers(log_z, width, 1)  # (H, n, width)
     high = _powers(log_z, blocks, width)  # (H, n, blocks)

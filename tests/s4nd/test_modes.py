@@ -87,6 +87,16 @@ def test_compiles_without_a_graph_break(dense, options):
         assert dense.relative(compiled(signal), expected + signal) < 1e-5
 
 
+@pytest.mark.parametrize("basis", ["diag-lin", "legs"])
+def test_one_compiled_layer_takes_several_sizes(dense, basis):
+    torch._dynamo.reset()
+    layer = layer_of(basis, "auto")
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    for size in (4, 5, 6):
+        signal = torch.randn(2, 4, size, 5)
+        assert dense.relative(compiled(signal), layer(signal)) < 1e-5
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_compiles_to_code_in_training_and_eval(dense):
