@@ -52,7 +52,7 @@ class ThreadedModel:
     """
 
     def __init__(self, forward: Forward, threads: int) -> None:
-        self.clips_in_flight = 2 * threads
+        self.clips_in_flight = 2 * threads + 4  # more than needed: clips do not come evenly
         # Modules may keep notes while they compute, so each thread has its own, around the same
         # weights.
         self._forwards = SimpleQueue[Forward]()

@@ -42,6 +42,7 @@ class Record(Protocol):
 
 
 Video = Source | Record | str | os.PathLike[str]
+PAYLOADS_AHEAD = 6  # two or three clips and what is said of a video: a slow clip stops nobody
 Job = tuple[int, Source, int]  # index, source, windows that are done already
 
 
@@ -99,6 +100,7 @@ class Engine:
             workers=execution.num_workers,
             timeout_seconds=execution.timeout_seconds,
             memory_limit_bytes=execution.memory_limit_bytes,
+            payloads_ahead=PAYLOADS_AHEAD,
         )
 
     def __enter__(self) -> Self:
