@@ -7,24 +7,9 @@ per frequency; four of them are a group. See `s4nd.low_rank` for the letters and
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any, TypeAlias
-
-import numba
 import numpy as np
 
-Array: TypeAlias = np.ndarray[Any, Any]
-REORDERED = {"reassoc", "contract", "nsz"}
-
-
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Machine code, kept beside this file or in the user's cache; sums may change their order."""
-    compiler = partial(numba.njit, nogil=True, fastmath=REORDERED, error_model="numpy")
-    try:
-        return compiler(function, cache=True)
-    except RuntimeError:  # neither place can be written
-        return compiler(function)
+from s4nd.machine_code import Array, compiled
 
 
 @compiled
@@ -34,7 +19,7 @@ def forward(
 ) -> tuple[Array, Array]:  # fmt: skip
     """Kernels (K, H, L) of the type of c, and sums (H, F, K + 1, 4) for the gradient.
 
-    y (H,); c (K, H, n, 2); the rest of `StateSpaces.prepared` and of the grid.
+    y (H,); c (K, H, n, 2); the rest of `state_spaces.prepare` and of the grid.
     """
     kernels, channels, pairs, _ = c.shape
     frequencies, length = len(sin), len(inverse)

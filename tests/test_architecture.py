@@ -20,11 +20,13 @@ BELOW = {
 }
 # Beside the standard library, the layer knows torch and einops only.
 STANDARD_OF_S4ND = {"torch", "einops"}
-FASTER_S4ND = ("s4nd/channels.py", "s4nd/rank_one.py")  # loaded where numba is installed
+FASTER_S4ND = tuple(  # loaded where numba is installed
+    f"s4nd/{name}.py" for name in ("channels", "machine_code", "rank_one", "state_spaces")
+)
 # A library named here is imported below these paths and nowhere else.
 PLACES = {
     "yaml": ("videopipe/config.py",),
-    "numba": ("s4nd/channels.py",),
+    "numba": ("s4nd/machine_code.py",),
     "av": ("videopipe/data/",),
     "decord": ("videopipe/data/",),
     "torchcodec": ("videopipe/data/",),

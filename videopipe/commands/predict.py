@@ -32,7 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="videos, folders, patterns, lists (.txt), manifests (.csv, .tsv, .jsonl), - for stdin",
     )  # fmt: skip
     add = parser.add_argument
-    add("--out", "-o", required=True, metavar="FILE", help="ending in .parquet, .csv or .jsonl")
+    add("--out", "-o", required=True, metavar="FILE",
+        help="ending in .parquet, .csv or .jsonl; a table of the same model and settings is added "
+             "to")  # fmt: skip
     add("--overwrite", action="store_true", help="replace a table of another model or settings")
     add(
         "--retry-failed", action="store_true",
