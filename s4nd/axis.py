@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from s4nd.bases import BASES
 from s4nd.kernel import bandlimit_mask, diagonal_kernel
-from s4nd.low_rank import frequency_grid, low_rank_kernel
+from s4nd.low_rank import frequency_grid, low_rank_spectrum
 from s4nd.start import Shape, initial_values
 
 Start = Literal["random", "deterministic", "identity", "paper"]
@@ -156,15 +156,15 @@ class AxisStateSpace(nn.Module):
         c = self._limited(self.C.to(self._wide()), torch.float64)
         grid = frequency_grid(self.period(rate), length, c.device)
         if self._has_machine_code():
-            from s4nd.rank_one import RankOneKernel  # loads a compiler
+            from s4nd.rank_one import RankOneSpectrum  # loads a compiler
 
             parameters = (self.log_dt, self.A_real, self.A_imag, self.B, c, self.P)
-            return RankOneKernel.apply(*parameters, rate, grid)
+            return grid.samples(*RankOneSpectrum.apply(*parameters, rate, grid)).to(c.dtype)
         dt = self.log_dt.double().exp()[:, 0] * rate
         a = torch.complex(-self.A_real.double().exp(), -self.A_imag.double())  # (S, n)
         b = torch.view_as_complex(self.B[0].double())
         p = torch.view_as_complex(self.P.double())  # (R, S, n)
-        return low_rank_kernel(dt, a, b, c, p, grid)
+        return grid.samples(*low_rank_spectrum(dt, a, b, c, p, grid)).to(c.dtype)
 
     def _has_machine_code(self) -> bool:
         """For ordinary tensors on a CPU and the usual rank of P, where numba is installed."""

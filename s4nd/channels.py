@@ -1,4 +1,4 @@
-"""From the weights of a channel to its kernel, and back with the gradient, in machine code.
+"""From the weights of a channel to the spectrum of its kernel, and back, in machine code.
 
 Of a kernel c, and after the last one of conj(p) in its place, there are four rows of residues, two
 numbers per pole pair: against b and against p. The sum of a row over the pole pairs is one number
@@ -15,19 +15,18 @@ from s4nd.machine_code import Array, compiled
 @compiled
 def forward(
     y: Array, c: Array, squares: Array, a_re: Array, weights: Array, rows_p: Array, zero: Array,
-    sin: Array, cos: Array, sin_full: Array, inverse: Array,
-) -> tuple[Array, Array]:  # fmt: skip
-    """Kernels (K, H, L) of the type of c, and sums (H, F, K + 1, 4) for the gradient.
+    sin: Array, cos: Array, sin_full: Array,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    """Spectra (K, H, 2F), means (K, H), and sums (H, F, K + 1, 4) for the gradient.
 
     y (H,); c (K, H, n, 2); the rest of `state_spaces.prepare` and of the grid.
     """
     kernels, channels, pairs, _ = c.shape
-    frequencies, length = len(sin), len(inverse)
-    out = np.empty((kernels, channels, length), c.dtype)
+    frequencies = len(sin)
+    spectrum, mean = np.empty((kernels, channels, 2 * frequencies)), np.zeros((kernels, channels))
     sums = np.empty((channels, frequencies, kernels + 1, 4), np.complex128)
     rows, poles = np.empty((kernels + 1, 4, pairs)), np.empty((2, pairs))
     parts = np.empty((kernels, 2, pairs))
-    spectrum, mean = np.empty((kernels, 2 * frequencies)), np.empty(kernels)
     for h in range(channels):
         s = h % len(squares)
         _fill_rows(rows, parts, c, h, s, weights, rows_p)
@@ -38,28 +37,22 @@ def forward(
                 b, ba, p, pa = _sum_group(rows, k, poles)
                 sums[h, f, k, 0], sums[h, f, k, 1] = b, ba
                 sums[h, f, k, 2], sums[h, f, k, 3] = p, pa
-            of_pb, of_pp = _against(sums, h, f, kernels, sin[f], shift)
-            q = shift * of_pb / (1 + shift * of_pp)
+            pb, pp = _against(sums, h, f, kernels, sin[f], shift)
+            q = shift * pb / (1 + shift * pp)
             for k in range(kernels):
-                of_cb, of_cp = _against(sums, h, f, k, sin[f], shift)
-                value = y[h] * (of_cb - of_cp * q)
-                spectrum[k, f], spectrum[k, frequencies + f] = value.real, value.imag
+                cb, cp = _against(sums, h, f, k, sin[f], shift)
+                value = y[h] * (cb - cp * q)
+                spectrum[k, h, f], spectrum[k, h, frequencies + f] = value.real, value.imag
         for k in range(kernels):
-            mean[k] = 0
             for i in range(pairs):
-                mean[k] += parts[k, 0, i] * zero[s, 0, i] + parts[k, 1, i] * zero[s, 1, i]
-            for sample in range(length):
-                value = mean[k]
-                for f in range(2 * frequencies):
-                    value += inverse[sample, f] * spectrum[k, f]
-                out[k, h, sample] = value
-    return out, sums
+                mean[k, h] += parts[k, 0, i] * zero[s, 0, i] + parts[k, 1, i] * zero[s, 1, i]
+    return spectrum, mean, sums
 
 
 @compiled
 def backward(
     y: Array, c: Array, squares: Array, a_re: Array, weights: Array, rows_p: Array, zero: Array,
-    sin: Array, cos: Array, sin_full: Array, inverse: Array, sums: Array, grad: Array,
+    sin: Array, cos: Array, sin_full: Array, sums: Array, of_spectrum: Array, of_mean: Array,
 ) -> tuple[Array, ...]:  # fmt: skip
     """Gradients of y, c, |a|^2, Re a, weights, rows of P and zero."""
     kernels, channels, pairs, _ = c.shape
@@ -72,12 +65,10 @@ def backward(
     parts = np.empty((kernels, 2, pairs))
     of_rows, of_poles = np.empty((kernels + 1, 4, pairs)), np.empty((2, pairs))
     of_x, of_parts = np.empty((2, pairs)), np.empty((2, pairs))  # |x|^2 and Re x; of one kernel
-    of_spectrum = np.empty((kernels, 2 * frequencies))
     of_sums = np.empty((kernels + 1, 4), np.complex128)
     for h in range(channels):
         s = h % len(squares)
         _fill_rows(rows, parts, c, h, s, weights, rows_p)
-        _wave_backward(of_spectrum, grad, h, inverse)
         of_rows[:], of_x[:] = 0, 0
         of_y[h] = 0
         for f in range(frequencies):
@@ -92,9 +83,8 @@ def backward(
             for i in range(pairs):
                 of_rows_p[s, j, i] += of_rows[kernels, j, i]
         for k in range(kernels):
-            of_mean = grad[k, h].sum()
             _rows_backward(
-                of_parts, of_weights, of_zero, of_rows, of_mean, parts, weights, zero, k, s
+                of_parts, of_weights, of_zero, of_rows, of_mean[k, h], parts, weights, zero, k, s
             )
             for i in range(pairs):
                 of_c[k, h, i, 0] = of_parts[0, i]
@@ -103,37 +93,27 @@ def backward(
 
 
 @compiled
-def _wave_backward(of_spectrum: Array, grad: Array, h: int, inverse: Array) -> None:
-    """Writes the gradient of the spectra of a channel, before they are multiplied by y."""
-    of_spectrum[:] = 0
-    for k in range(len(of_spectrum)):
-        for sample in range(len(inverse)):
-            for f in range(of_spectrum.shape[1]):
-                of_spectrum[k, f] += inverse[sample, f] * grad[k, h, sample]
-
-
-@compiled
 def _spectrum_backward(
     of_sums: Array, of_spectrum: Array, sums: Array, h: int, f: int,
     y: float, sin: float, cos: float,
 ) -> float:  # fmt: skip
     """Writes the gradients of the sums of a frequency; returns that of y."""
-    kernels, frequencies = len(of_spectrum), of_spectrum.shape[1] // 2
+    kernels, frequencies = len(of_spectrum), of_spectrum.shape[2] // 2
     shift = cos * y
-    of_pb, of_pp = _against(sums, h, f, kernels, sin, shift)
-    gain = 1 / (1 + shift * of_pp)
+    pb, pp = _against(sums, h, f, kernels, sin, shift)
+    gain = 1 / (1 + shift * pp)
     ratio = shift * gain
-    q = ratio * of_pb
+    q = ratio * pb
     of_q, of_y, of_shift = 0j, 0.0, 0.0
     for k in range(kernels):
-        of_cb, of_cp = _against(sums, h, f, k, sin, shift)
-        g = complex(of_spectrum[k, f], of_spectrum[k, frequencies + f])
-        of_y += (g.conjugate() * (of_cb - of_cp * q)).real
+        cb, cp = _against(sums, h, f, k, sin, shift)
+        g = complex(of_spectrum[k, h, f], of_spectrum[k, h, frequencies + f])
+        of_y += (g.conjugate() * (cb - cp * q)).real
         g = g * y
-        of_q -= g * of_cp.conjugate()
+        of_q -= g * cp.conjugate()
         of_low = -g * q.conjugate()
         of_shift += _against_backward(of_sums, sums, h, f, k, sin, shift, g, of_low)
-    of_ratio = of_q * of_pb.conjugate()
+    of_ratio = of_q * pb.conjugate()
     of_shift += (of_ratio * (gain * gain).conjugate()).real
     of_b, of_p = of_q * ratio.conjugate(), -of_ratio * (ratio * ratio).conjugate()
     of_shift += _against_backward(of_sums, sums, h, f, kernels, sin, shift, of_b, of_p)

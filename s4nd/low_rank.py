@@ -20,32 +20,48 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+LONGEST_MATRIX = 512  # samples of a period that are transformed by a matrix product
 
-def low_rank_kernel(dt: Tensor, a: Tensor, b: Tensor, c: Tensor, p: Tensor, grid: Grid) -> Tensor:
-    """c (I - A^period)^-1 A^l B of the bilinear system: (K, H, length), of the type of c.
 
+def low_rank_spectrum(
+    dt: Tensor, a: Tensor, b: Tensor, c: Tensor, p: Tensor, grid: Grid
+) -> tuple[Tensor, Tensor]:
+    """Of the kernel c (I - A^period)^-1 A^l B of the bilinear system: (K, H, 2F), and (K, H).
+
+    Real parts at the frequencies of the grid, then imaginary parts; and the mean, which is the
+    zero frequency.
     dt (H,); a and b (S, n), complex; c (K, H, n, 2), real and imaginary parts; p (R, S, n).
     """
     v = _solve(a, b, p)  # (S, n)
     zero = torch.stack((v.real, -v.imag), 1) * (-2 / grid.period)  # Re(c v) = c_re v_re - c_im v_im
     squares = a.real.square() + a.imag.square()  # (S, n)
     weights, rows = _residues(a, b, p)
-    return _kernel(dt / 2, c, squares, a.real, weights, rows, zero, grid)
+    return _spectrum(dt / 2, c, squares, a.real, weights, rows, zero, grid)
 
 
 class Grid:
-    """Constants of the frequencies t = 2 pi / period, ..., pi; zero goes its own way."""
+    """The frequencies t = 2 pi / period, ..., pi; zero goes its own way."""
 
     def __init__(self, period: int, length: int, device: torch.device) -> None:
+        self.period, self.length = period, length
         index = torch.arange(1, period // 2 + 1, dtype=torch.float64, device=device)
-        t = 2 * math.pi / period * index  # (F,)
-        self.sin, self.cos, self.sin_full = (t / 2).sin(), (t / 2).cos(), t.sin()
-        # Each frequency stands for its conjugate too, except pi, which is its own.
-        weight = (2 - (2 * index == period).to(t.dtype)) / period
-        position = torch.arange(length, dtype=torch.float64, device=device) + 0.5
-        phase = position[:, None] * t  # (L, F)
-        self.inverse = torch.cat((weight * phase.cos(), -weight * phase.sin()), -1)  # (L, 2F)
-        self.period = period
+        self.t = 2 * math.pi / period * index  # (F,)
+        self.sin, self.cos, self.sin_full = (self.t / 2).sin(), (self.t / 2).cos(), self.t.sin()
+        if period <= LONGEST_MATRIX:
+            # Each frequency stands for its conjugate too, except pi, which is its own.
+            weight = (2 - (2 * index == period).to(self.t.dtype)) / period
+            position = torch.arange(length, dtype=torch.float64, device=device) + 0.5
+            phase = position[:, None] * self.t  # (L, F)
+            self.inverse = torch.cat((weight * phase.cos(), -weight * phase.sin()), -1)  # (L, 2F)
+
+    def samples(self, spectrum: Tensor, mean: Tensor) -> Tensor:
+        """(..., 2F) and (...) -> (..., length), by a product or, for long kernels, an FFT."""
+        if self.period <= LONGEST_MATRIX:
+            return torch.matmul(spectrum, self.inverse.mT) + mean[..., None]
+        half_sample = torch.polar(torch.ones_like(self.t), self.t / 2)
+        positive = torch.complex(*spectrum.chunk(2, -1)) * half_sample
+        zero = (self.period * mean[..., None]).to(positive.dtype)
+        return torch.fft.irfft(torch.cat((zero, positive), -1), self.period)[..., : self.length]
 
 
 def frequency_grid(period: int, length: int, device: torch.device) -> Grid:
@@ -91,7 +107,7 @@ def _residues(a: Tensor, b: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
     return weights, rows.flatten(1, 2)
 
 
-def _kernel(
+def _spectrum(
     y: Tensor,
     c: Tensor,
     squares: Tensor,
@@ -100,8 +116,8 @@ def _kernel(
     rows: Tensor,
     zero: Tensor,
     grid: Grid,
-) -> Tensor:
-    """The kernel from y (H,), c (K, H, n, 2), |a|^2, Re a and residues: (K, H, L)."""
+) -> tuple[Tensor, Tensor]:
+    """(K, H, 2F) and (K, H) from y (H,), c (K, H, n, 2), |a|^2, Re a and residues."""
     each = len(y) // len(a_re)  # channels of a state space; one state space is left to broadcast
     if len(a_re) > 1:
         shared = (squares, a_re, weights, rows, zero)
@@ -127,5 +143,4 @@ def _kernel(
         table = table[:, :-1, :-1] - table[:, :-1, -1:] * row
     spectrum = y[..., None] * torch.cat((table[:, :, 0].real, table[:, :, 0].imag), -1)
     mean = (pairs * zero[:, None]).sum((2, 3))  # (H, K)
-    kernel = torch.matmul(spectrum, grid.inverse.mT) + mean[..., None]  # (H, K, L)
-    return kernel.transpose(0, 1).to(c.dtype)
+    return spectrum.transpose(0, 1), mean.transpose(0, 1)

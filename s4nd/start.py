@@ -10,7 +10,7 @@ from torch import Tensor
 
 from s4nd.bases import CPU, StateSpace, initial_state_spaces
 from s4nd.kernel import diagonal_kernel
-from s4nd.low_rank import frequency_grid, low_rank_kernel
+from s4nd.low_rank import frequency_grid, low_rank_spectrum
 
 if TYPE_CHECKING:
     from s4nd.axis import AxisConfig
@@ -111,8 +111,8 @@ def _sum_of_taps(config: AxisConfig, space: StateSpace, c: Tensor, dt: Tensor) -
     if config.num_low_rank:
         grid = frequency_grid(config.period or config.size, config.size, CPU)
         pairs = torch.view_as_real(c.contiguous())
-        kernel = low_rank_kernel(dt[:, 0], space.a, space.b, pairs, space.p, grid)
-        return kernel.sum(-1, keepdim=True)
+        spectrum = low_rank_spectrum(dt[:, 0], space.a, space.b, pairs, space.p, grid)
+        return grid.samples(*spectrum).sum(-1, keepdim=True)
     a, b = torch.view_as_real(space.a), torch.view_as_real(space.b)
     pairs = torch.view_as_real(c.contiguous())
     kernel = diagonal_kernel(dt, a, b, pairs, length=config.size, rule=config.rule)

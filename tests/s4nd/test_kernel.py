@@ -43,7 +43,7 @@ def test_bilinear_diagonal_kernel(dense, basis):
     assert dense.relative(space(24), dense.kernel(space, 24)) < 1e-5
 
 
-@pytest.mark.parametrize("size", [1, 2, 15, 24, 100])
+@pytest.mark.parametrize("size", [1, 2, 15, 24, 100, 513, 600])
 @pytest.mark.parametrize("basis", LOW_RANK)
 def test_low_rank_kernel_equals_dense_powers(dense, basis, size):
     space = axis(basis, outputs=2, size=size)
@@ -97,7 +97,7 @@ def test_real_poles_on_the_frequency_grid(dense):
 
 
 @pytest.mark.parametrize("copies", [1, 2, 6])
-@pytest.mark.parametrize("size", [1, 2, 7, 8])
+@pytest.mark.parametrize("size", [1, 2, 7, 8, 700])
 @pytest.mark.parametrize("basis", ["legs", "fourier"])
 def test_machine_code_equals_torch(monkeypatch, basis, size, copies):
     """Kernel and every gradient."""
@@ -106,7 +106,8 @@ def test_machine_code_equals_torch(monkeypatch, basis, size, copies):
     with torch.no_grad():
         space.P.add_(torch.randn_like(space.P) / 4)
         space.B.add_(torch.randn_like(space.B) / 4)
-    length, weight = max(size - 1, 1), torch.randn(4, 6, max(size - 1, 1)).double()
+    length = max(round(size / 1.1) - 1, 1)
+    weight = torch.randn(4, 6, length).double()
     found = []
     for machine_code in (True, False):
         monkeypatch.setattr(AxisStateSpace, "_has_machine_code", lambda _: machine_code)  # noqa: B023
