@@ -45,8 +45,9 @@ def time_parameters(model: nn.Module) -> set[str]:
     return found
 
 
-def _extends_in_time(weight: Tensor) -> bool:
-    return weight.ndim == 5 and weight.shape[2] > 1
+def _extends_in_time(weight: Tensor | None) -> bool:
+    """Not so the layer inside a folded one, whose weight has moved to the outer one."""
+    return weight is not None and weight.ndim == 5 and weight.shape[2] > 1
 
 
 def kernel_lengths(model: nn.Module) -> dict[str, Quartiles]:

@@ -55,6 +55,16 @@ def test_time_axis_of_our_convolutional_networks(mixer: str) -> None:
     assert kernel_lengths(model) == {}
 
 
+@pytest.mark.parametrize("method", ["none", "i3d"])
+def test_time_axis_of_our_network_folded(method: str) -> None:
+    small = {key: value for key, value in SMALL.items() if key != "num_frames"}
+    flat = build("convnext_tiny", ndim=2, mixer="conv", num_classes=4, **small)
+    model = inflate(flat, method=method, num_frames=4, image_size=32, temporal_patch=2)
+    found = time_parameters(model)
+    assert found <= {name for name, _ in model.named_parameters()}
+    assert any("stem" in name for name in found), "the stem takes two frames"
+
+
 def test_lengths_are_two_over_the_step() -> None:
     model = inflate(
         timm.create_model("resnet18"), method="s4nd", length=4.0, num_frames=8, image_size=64
