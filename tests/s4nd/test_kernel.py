@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -116,6 +119,20 @@ def test_machine_code_equals_torch(monkeypatch, basis, size, copies):
         found.append([kernel, *gradients])
     for ours, plain in zip(*found, strict=True):
         torch.testing.assert_close(ours, plain, rtol=1e-8, atol=1e-9)
+
+
+def test_works_without_numba():
+    program = """
+import sys
+sys.modules["numba"] = None
+import torch
+from s4nd import S4ND, AxisConfig
+layer = S4ND(2, [AxisConfig(6, state=4)])
+layer(torch.randn(1, 2, 6)).sum().backward()
+assert all(parameter.grad is not None for parameter in layer.parameters())
+assert "s4nd.rank_one" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_machine_code_is_used():

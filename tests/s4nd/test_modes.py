@@ -60,6 +60,14 @@ def test_half_precision_in_eval_uses_the_cache(dense):
     assert dense.relative(half, expected) < 2e-2
 
 
+def assert_gradients_agree(dense, layer, compiled, signal):
+    inputs = [signal, *layer.parameters()]
+    ours = torch.autograd.grad(compiled(signal).square().sum(), inputs)
+    plain = torch.autograd.grad(layer(signal).square().sum(), inputs)
+    for mine, theirs in zip(ours, plain, strict=True):
+        assert dense.relative(mine, theirs) < 1e-5
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -74,11 +82,7 @@ def test_compiles_without_a_graph_break(dense, options):
     torch._dynamo.reset()
     layer, signal = layer_of(**options), torch.randn(2, 4, 6, 5, requires_grad=True)
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
-    inputs = [signal, *layer.parameters()]
-    ours = torch.autograd.grad(compiled(signal).square().sum(), inputs)
-    plain = torch.autograd.grad(layer(signal).square().sum(), inputs)
-    for mine, theirs in zip(ours, plain, strict=True):
-        assert dense.relative(mine, theirs) < 1e-5
+    assert_gradients_agree(dense, layer, compiled, signal)
     layer.eval()
     with torch.no_grad():
         expected = layer(signal)
@@ -103,11 +107,7 @@ def test_compiles_to_code_in_training_and_eval(dense):
     torch._dynamo.reset()
     layer, signal = layer_of("fourier", "matmul"), torch.randn(2, 4, 6, 5, requires_grad=True)
     compiled = torch.compile(layer, fullgraph=True)
-    inputs = [signal, *layer.parameters()]
-    ours = torch.autograd.grad(compiled(signal).square().sum(), inputs)
-    plain = torch.autograd.grad(layer(signal).square().sum(), inputs)
-    for mine, theirs in zip(ours, plain, strict=True):
-        assert dense.relative(mine, theirs) < 1e-5
+    assert_gradients_agree(dense, layer, compiled, signal)
     layer.eval()
     with torch.no_grad():
         assert dense.relative(compiled(signal), layer(signal)) < 1e-5
