@@ -8,6 +8,7 @@ that gives the same sum: kernels without extent in time, patches of frames, and 
 from collections.abc import Sequence
 
 import torch
+from einops import rearrange
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -97,12 +98,21 @@ def repeat_end_frames(signal: Tensor, before: int, after: int) -> Tensor:
 
 def fold_time(signal: Tensor) -> Tensor:
     """(batch, channels, time, height, width) -> (batch·time, channels, height, width)."""
-    return signal.movedim(2, 1).flatten(0, 1)
+    return rearrange(signal, "b c t h w -> (b t) c h w")
 
 
 def unfold_time(frames: Tensor, time: int) -> Tensor:
     """(batch·time, channels, height, width) -> (batch, channels, time, height, width)."""
-    return torch.unflatten(frames, 0, (-1, time)).movedim(1, 2)
+    return rearrange(frames, "(b t) c h w -> b c t h w", t=time)
+
+
+def fold_patches(signal: Tensor, patch: int) -> Tensor:
+    """(batch, channels, time, height, width) -> (batch·steps, channels·patch, height, width).
+
+    Frames that do not fill a last step are left out, as by a Conv3d of stride `patch`.
+    """
+    whole = signal[:, :, : signal.shape[2] // patch * patch]
+    return rearrange(whole, "b c (t p) h w -> (b t) (c p) h w", p=patch)
 
 
 def _convolve_patches_of_frames(
@@ -117,8 +127,7 @@ def _convolve_patches_of_frames(
     steps = signal.shape[2] // taps
     if steps == 0:
         raise ValueError(f"a clip of {signal.shape[2]} frames is shorter than a patch of {taps}")
-    patches = torch.unflatten(signal[:, :, : steps * taps], 2, (steps, taps))
-    images = patches.movedim(2, 1).flatten(2, 3).flatten(0, 1)  # (batch·steps, channels·taps, …)
+    images = fold_patches(signal, taps)
     frames = functional.conv2d(
         images, weight.flatten(1, 2), bias, tuple(stride[1:]), tuple(padding[1:])
     )

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from pretrained_2d.card import ModelCard
+from pretrained_2d.convolution import fold_time
 from videopipe.inference.settings import Scoring
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -25,7 +26,7 @@ class Forward:
         """
         batch = clips.shape[0]
         images = self.card.ndim == 2
-        signal = clips.transpose(1, 2).flatten(0, 1) if images else clips
+        signal = fold_time(clips) if images else clips
         signal = self.card.preprocessing.normalize(signal)  # (batch [· time], channels, *axes)
         with torch.inference_mode(), self._autocast(clips.device.type):
             logits, embeddings = self._logits_and_embeddings(signal)

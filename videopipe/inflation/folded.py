@@ -7,11 +7,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from pretrained_2d.convolution import fold_patches
 from videopipe.inflation.clock import Clock, remember
 from videopipe.inflation.options import InflationOptions
 from videopipe.inflation.plan import InflationError, Plan, make_plan
 from videopipe.inflation.replacements import replacement
-from videopipe.inflation.temporal_patch import PatchPixels, frames_as_steps
+from videopipe.inflation.temporal_patch import PatchPixels
 
 
 class FoldedNetwork(nn.Module):
@@ -85,7 +86,7 @@ class FoldedNetwork(nn.Module):
         self.clock.clips = clip.shape[0]
         self.clock.steps = clip.shape[2] // patch
         self.clock.rate = float(rate if isinstance(rate, int | float) else rate[0])
-        frames = frames_as_steps(clip, patch)
+        frames = fold_patches(clip, patch)
         return frames if self.patch is None else self.patch(frames)
 
     def _rate_in_space(self, rate: float | Sequence[float]) -> tuple[float | Sequence[float], ...]:

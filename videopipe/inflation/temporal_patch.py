@@ -9,17 +9,6 @@ from torch.func import functional_call
 from videopipe.inflation.kernel3d import Scale, inflated_weight, is_linear_in_weight, take_bias
 
 
-def frames_as_steps(clip: Tensor, patch: int) -> Tensor:
-    """(clips, channels, frames, h, w) -> (clips × steps, channels × patch, h, w).
-
-    Frames that do not fill a last step are left out, as by a Conv3d of stride `patch`.
-    """
-    clips, channels, frames, height, width = clip.shape
-    steps = frames // patch
-    clip = clip[:, :, : steps * patch].reshape(clips, channels, steps, patch, height, width)
-    return clip.transpose(1, 2).reshape(clips * steps, channels * patch, height, width)
-
-
 class PatchConv(nn.Module):
     """The first convolution with a kernel and stride of `patch` frames: (out, in, patch, h, w).
 

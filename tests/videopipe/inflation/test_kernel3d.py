@@ -6,9 +6,10 @@ from timm.layers import Conv2dSame, ScaledStdConv2d, StdConv2d
 from torch import Tensor, nn
 from torch.nn import functional
 
+from pretrained_2d.convolution import fold_patches
 from videopipe.inflation.clock import Clock
 from videopipe.inflation.kernel3d import FoldedConv3d
-from videopipe.inflation.temporal_patch import PatchConv, PatchPixels, frames_as_steps
+from videopipe.inflation.temporal_patch import PatchConv, PatchPixels
 
 CLIPS, STEPS = 2, 5
 CONVOLUTIONS = {
@@ -78,9 +79,7 @@ def test_patch_equals_conv3d_of_that_stride(frames: int) -> None:
     nn.init.normal_(layer.weight)
     clip = torch.randn(CLIPS, 3, frames, 8, 8)
     expected = functional.conv3d(clip, layer.weight, layer.bias, (2, 4, 4))
-    torch.testing.assert_close(
-        layer(frames_as_steps(clip, 2)), fold(expected), rtol=1e-4, atol=1e-4
-    )
+    torch.testing.assert_close(layer(fold_patches(clip, 2)), fold(expected), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["dense", "same as TensorFlow", "standardised"])
@@ -90,12 +89,12 @@ def test_patch_of_equal_frames_is_the_2d_response(kind: str) -> None:
     expected = spatial(image)
     layer = PatchConv(spatial, 3)
     clip = image[:, :, None].expand(-1, -1, 6, -1, -1)
-    actual = layer(frames_as_steps(clip, 3))
+    actual = layer(fold_patches(clip, 3))
     torch.testing.assert_close(actual, expected.expand_as(actual), rtol=1e-4, atol=1e-5)
 
 
 def test_pixels_of_a_patch_are_averaged() -> None:
     clip = torch.randn(2, 3, 4, 5, 5)
-    steps = PatchPixels(3, 2)(frames_as_steps(clip, 2))
+    steps = PatchPixels(3, 2)(fold_patches(clip, 2))
     expected = clip.view(2, 3, 2, 2, 5, 5).mean(3).transpose(1, 2).flatten(0, 1)
     torch.testing.assert_close(steps, expected)
