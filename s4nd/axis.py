@@ -14,10 +14,11 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from s4nd.bases import BASES
 from s4nd.kernel import bandlimit_mask, diagonal_kernel
-from s4nd.low_rank import frequency_grid, low_rank_spectrum
+from s4nd.low_rank import Grid, frequency_grid, low_rank_spectrum
 from s4nd.start import Shape, initial_values
 
 Start = Literal["random", "deterministic", "identity", "paper"]
@@ -153,18 +154,30 @@ class AxisStateSpace(nn.Module):
         """Kernels along the axis: (K, channels, length), `rate` base samples per sample."""
         if self.P is None:
             return self._diagonal(length, rate)
-        c = self._limited(self.C.to(self._wide()), torch.float64)
-        grid = frequency_grid(self.period(rate), length, c.device)
         if self._has_machine_code():
-            from s4nd.rank_one import RankOneSpectrum  # loads a compiler
-
-            parameters = (self.log_dt, self.A_real, self.A_imag, self.B, c, self.P)
-            return grid.samples(*RankOneSpectrum.apply(*parameters, rate, grid)).to(c.dtype)
+            behind, ahead = self._machine_taps(length, rate).chunk(2, -1)
+            return torch.cat((ahead, behind.flip(-1))) if self.config.bidirectional else ahead
+        c, grid = self._limited(self.C.to(self._wide()), torch.float64), self._grid(length, rate)
         dt = self.log_dt.double().exp()[:, 0] * rate
         a = torch.complex(-self.A_real.double().exp(), -self.A_imag.double())  # (S, n)
         b = torch.view_as_complex(self.B[0].double())
         p = torch.view_as_complex(self.P.double())  # (R, S, n)
-        return grid.samples(*low_rank_spectrum(dt, a, b, c, p, grid)).to(c.dtype)
+        return grid.samples(low_rank_spectrum(dt, a, b, c, p, grid)).to(c.dtype)
+
+    def _grid(self, length: int, rate: float) -> Grid:
+        directions = 2 if self.config.bidirectional else 1
+        return frequency_grid(self.period(rate), length, directions, self.C.device)
+
+    def _machine_taps(self, length: int, rate: float) -> Tensor:
+        from s4nd.rank_one import RankOneTaps  # loads a compiler
+
+        assert self.P is not None
+        wide = self._wide()
+        c = self._limited(self.C.to(wide), torch.float64)
+        others = (self.log_dt, self.A_real, self.A_imag, self.B, self.P)
+        log_dt, a_real, a_imag, b, p = (x.to(wide) for x in others)
+        parameters = (log_dt, a_real, a_imag, b, c, p)
+        return RankOneTaps.apply(*parameters, rate, self._grid(length, rate), self.outputs)
 
     def _has_machine_code(self) -> bool:
         """For ordinary tensors on a CPU and the usual rank of P, where numba is installed."""
@@ -201,18 +214,19 @@ class AxisStateSpace(nn.Module):
 
         The backward kernel starts at lag -1. One-sided kernels have zeros at negative lags.
         """
-        kernels = self(length, rate)  # (K, H, length)
-        identity = self.config.start == "identity"
-        if identity:
-            kernels = kernels / self.config.state  # they leave zero no faster than taps would
-        forward = kernels[: self.outputs]
-        if identity:
-            forward = torch.cat((forward[..., :1] + 1, forward[..., 1:]), -1)
-        if self.config.bidirectional:
-            backward = kernels[self.outputs :].flip(-1)
+        if self._has_machine_code():
+            taps = self._machine_taps(length, rate)
         else:
-            backward = torch.zeros_like(forward)
-        return torch.cat((backward, forward), -1)
+            kernels = self(length, rate)  # (K, H, length)
+            ahead, behind = kernels[: self.outputs], kernels[self.outputs :].flip(-1)
+            if not self.config.bidirectional:
+                behind = torch.zeros_like(ahead)
+            taps = torch.cat((behind, ahead), -1)
+        if self.config.start == "identity":
+            # A state space counts by 1 / state: so it leaves zero no faster than taps would.
+            delta = functional.pad(taps.new_ones(1), (length, length - 1))
+            taps = taps / self.config.state + delta
+        return taps
 
     def period(self, rate: float) -> int:
         """Samples over which a low-rank kernel is folded."""

@@ -9,105 +9,190 @@ from __future__ import annotations
 
 import numpy as np
 
-from s4nd.machine_code import Array, compiled
+from s4nd.machine_code import Array, Team, compiled, in_parallel, inlined, take
+from s4nd.pole_pairs import (
+    LANES,
+    add_group,
+    add_mean,
+    fill_poles,
+    fill_rows,
+    group_backward,
+    load_parts,
+    load_space,
+    poles_backward,
+    rows_backward,
+    rows_of_p_backward,
+    store_parts,
+    store_space,
+    x_backward,
+)
+
+SHARES = 16  # of the channels, at least; not one per thread, or sums would depend on the threads
 
 
 @compiled
 def forward(
-    y: Array, c: Array, squares: Array, a_re: Array, weights: Array, rows_p: Array, zero: Array,
-    sin: Array, cos: Array, sin_full: Array,
-) -> tuple[Array, Array, Array]:  # fmt: skip
-    """Spectra (K, H, 2F), means (K, H), and sums (H, F, K + 1, 4) for the gradient.
+    log_dt: Array, c: Array, rate: float, spaces: Array, waves: Array, outputs: int, team: Team
+) -> tuple[Array, Array]:
+    """Spectra (outputs, H, directions, 2F + 1), and sums (H, F, K + 1, 4) for the gradient.
 
-    y (H,); c (K, H, n, 2); the rest of `state_spaces.prepare` and of the grid.
+    log_dt (H, 1); c (directions outputs, H, n, 2); spaces of `state_spaces.prepare`;
+    waves (3, F): sin and cos of half the angle, sin of the whole. A spectrum is real parts,
+    imaginary parts, mean.
     """
-    kernels, channels, pairs, _ = c.shape
-    frequencies = len(sin)
-    spectrum, mean = np.empty((kernels, channels, 2 * frequencies)), np.zeros((kernels, channels))
+    kernels, channels, _, _ = c.shape
+    frequencies = waves.shape[1]
+    spectrum = np.empty((outputs, channels, kernels // outputs, 2 * frequencies + 1))
     sums = np.empty((channels, frequencies, kernels + 1, 4), np.complex128)
-    rows, poles = np.empty((kernels + 1, 4, pairs)), np.empty((2, pairs))
-    parts = np.empty((kernels, 2, pairs))
-    for h in range(channels):
-        s = h % len(squares)
-        _fill_rows(rows, parts, c, h, s, weights, rows_p)
-        for f in range(frequencies):
-            shift = cos[f] * y[h]
-            _fill_poles(poles, y[h], squares, a_re, s, sin[f], cos[f], sin_full[f])
-            for k in range(kernels + 1):
-                b, ba, p, pa = _sum_group(rows, k, poles)
-                sums[h, f, k, 0], sums[h, f, k, 1] = b, ba
-                sums[h, f, k, 2], sums[h, f, k, 3] = p, pa
-            pb, pp = _against(sums, h, f, kernels, sin[f], shift)
-            q = shift * pb / (1 + shift * pp)
-            for k in range(kernels):
-                cb, cp = _against(sums, h, f, k, sin[f], shift)
-                value = y[h] * (cb - cp * q)
-                spectrum[k, h, f], spectrum[k, h, frequencies + f] = value.real, value.imag
-        for k in range(kernels):
-            for i in range(pairs):
-                mean[k, h] += parts[k, 0, i] * zero[s, 0, i] + parts[k, 1, i] * zero[s, 1, i]
-    return spectrum, mean, sums
+    y = _steps(log_dt, rate)
+    in_parallel(team, _forward, (np.zeros(1, np.int64), y, c, spaces, waves, spectrum, sums))
+    return spectrum, sums
+
+
+@inlined
+def _forward(
+    counter: Array, y: Array, c: Array, spaces: Array, waves: Array, spectrum: Array, sums: Array
+) -> None:
+    """What one thread does of it."""
+    kernels, channels, pairs, _ = c.shape
+    blocks = -(-pairs // LANES)
+    space = np.zeros((blocks, spaces.shape[1], LANES))
+    parts = np.zeros((kernels, 2, LANES))
+    rows, poles = np.empty((kernels + 1, 4, LANES)), np.empty((2, LANES))
+    shares = _shares(channels, len(spaces))
+    share = take(counter)
+    while share < len(spaces) * shares:
+        load_space(space, spaces, share // shares)
+        for h in _channels(share, shares, channels, len(spaces)):
+            sums[h] = 0
+            spectrum[:, h, :, 2 * waves.shape[1]] = 0
+            for q in range(blocks):
+                load_parts(parts, c, h, q)
+                fill_rows(rows, parts, space, q)
+                for f in range(waves.shape[1]):
+                    fill_poles(poles, y[h], space, q, waves, f)
+                    for k in range(kernels + 1):
+                        add_group(sums, h, f, rows, k, poles)
+                for k in range(kernels):
+                    add_mean(spectrum, h, parts, k, space, q)
+            for f in range(waves.shape[1]):
+                _fill_spectrum(spectrum, sums, h, f, y[h], waves)
+        share = take(counter)
 
 
 @compiled
 def backward(
-    y: Array, c: Array, squares: Array, a_re: Array, weights: Array, rows_p: Array, zero: Array,
-    sin: Array, cos: Array, sin_full: Array, sums: Array, of_spectrum: Array, of_mean: Array,
-) -> tuple[Array, ...]:  # fmt: skip
-    """Gradients of y, c, |a|^2, Re a, weights, rows of P and zero."""
+    log_dt: Array, c: Array, rate: float, spaces: Array, waves: Array,
+    sums: Array, of_spectrum: Array, team: Team,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    """Gradients of log_dt, c and the state spaces, these in parts: (S, parts, ...)."""
+    shares = _shares(len(log_dt), len(spaces))
+    y, of_log_dt, of_c = _steps(log_dt, rate), np.empty_like(log_dt), np.empty_like(c)
+    of_spaces = np.empty((len(spaces), shares, spaces.shape[1], spaces.shape[2]))
+    given = (np.zeros(1, np.int64), y, c, spaces, waves, sums, of_spectrum)
+    in_parallel(team, _backward, (*given, of_log_dt, of_c, of_spaces))
+    return of_log_dt, of_c, of_spaces
+
+
+@inlined
+def _backward(
+    counter: Array, y: Array, c: Array, spaces: Array, waves: Array,
+    sums: Array, of_spectrum: Array, of_log_dt: Array, of_c: Array, of_spaces: Array,
+) -> None:  # fmt: skip
+    """What one thread does of it."""
     kernels, channels, pairs, _ = c.shape
-    frequencies = len(sin)
-    of_y, of_c = np.empty_like(y), np.empty_like(c)
-    of_squares, of_a_re = np.zeros_like(squares), np.zeros_like(a_re)
-    of_weights, of_rows_p = np.zeros_like(weights), np.zeros_like(rows_p)
-    of_zero = np.zeros_like(zero)
-    rows, poles = np.empty((kernels + 1, 4, pairs)), np.empty((2, pairs))
-    parts = np.empty((kernels, 2, pairs))
-    of_rows, of_poles = np.empty((kernels + 1, 4, pairs)), np.empty((2, pairs))
-    of_x, of_parts = np.empty((2, pairs)), np.empty((2, pairs))  # |x|^2 and Re x; of one kernel
-    of_sums = np.empty((kernels + 1, 4), np.complex128)
-    for h in range(channels):
-        s = h % len(squares)
-        _fill_rows(rows, parts, c, h, s, weights, rows_p)
-        of_rows[:], of_x[:] = 0, 0
-        of_y[h] = 0
-        for f in range(frequencies):
-            of_y[h] += _spectrum_backward(of_sums, of_spectrum, sums, h, f, y[h], sin[f], cos[f])
-            _fill_poles(poles, y[h], squares, a_re, s, sin[f], cos[f], sin_full[f])
-            of_poles[:] = 0
-            for k in range(kernels + 1):
-                _sum_backward(of_rows, of_poles, of_sums, rows, k, poles)
-            _poles_backward(of_x, of_poles, poles, cos[f], sin_full[f])
-        of_y[h] += _x_backward(of_squares, of_a_re, of_x, y[h], squares, a_re, s)
-        for j in range(4):
-            for i in range(pairs):
-                of_rows_p[s, j, i] += of_rows[kernels, j, i]
-        for k in range(kernels):
-            _rows_backward(
-                of_parts, of_weights, of_zero, of_rows, of_mean[k, h], parts, weights, zero, k, s
-            )
-            for i in range(pairs):
-                of_c[k, h, i, 0] = of_parts[0, i]
-                of_c[k, h, i, 1] = of_parts[1, i]
-    return of_y, of_c, of_squares, of_a_re, of_weights, of_rows_p, of_zero
+    blocks, frequencies = -(-pairs // LANES), waves.shape[1]
+    space = np.zeros((blocks, spaces.shape[1], LANES))
+    of_space = np.zeros((blocks, spaces.shape[1], LANES))
+    parts, of_parts = np.zeros((kernels, 2, LANES)), np.empty((kernels, 2, LANES))
+    rows, of_rows = np.empty((kernels + 1, 4, LANES)), np.empty((kernels + 1, 4, LANES))
+    poles, of_poles = np.empty((2, LANES)), np.empty((2, LANES))
+    of_x = np.empty((2, LANES))  # of |x|^2 and Re x, x = y a
+    of_sums = np.empty((frequencies, kernels + 1, 4), np.complex128)
+    shares = _shares(channels, len(spaces))
+    share = take(counter)
+    while share < len(spaces) * shares:
+        load_space(space, spaces, share // shares)
+        of_space[:] = 0
+        for h in _channels(share, shares, channels, len(spaces)):
+            of_y = 0.0
+            for f in range(frequencies):
+                of_y += _spectrum_backward(of_sums, of_spectrum, sums, h, f, y[h], waves)
+            for q in range(blocks):
+                load_parts(parts, c, h, q)
+                fill_rows(rows, parts, space, q)
+                of_rows[:] = 0
+                of_x[:] = 0
+                for f in range(frequencies):
+                    fill_poles(poles, y[h], space, q, waves, f)
+                    of_poles[:] = 0
+                    for k in range(kernels + 1):
+                        group_backward(of_rows, of_poles, of_sums, f, rows, k, poles)
+                    poles_backward(of_x, of_poles, poles, waves, f)
+                of_y += x_backward(of_space, of_x, y[h], space, q)
+                for k in range(kernels):
+                    rows_backward(of_parts, of_space, of_rows, of_spectrum, h, parts, space, q, k)
+                rows_of_p_backward(of_space, of_rows, q)
+                store_parts(of_c, of_parts, h, q)
+            of_log_dt[h, 0] = of_y * y[h]
+        store_space(of_spaces, of_space, share // shares, share % shares)
+        share = take(counter)
 
 
-@compiled
+@inlined
+def _steps(log_dt: Array, rate: float) -> Array:
+    """y = dt / 2, (H,)."""
+    y = np.empty(len(log_dt))
+    for h in range(len(y)):
+        y[h] = np.exp(np.float64(log_dt[h, 0])) * (rate / 2)
+    return y
+
+
+@inlined
+def _shares(channels: int, spaces: int) -> int:
+    """Of the channels of one state space."""
+    return max(1, min(channels // spaces, SHARES // spaces))
+
+
+@inlined
+def _channels(share: int, shares: int, channels: int, spaces: int) -> range:
+    """Those of a share; channel h uses state space h mod `spaces`."""
+    s, part, each = share // shares, share % shares, channels // spaces
+    first, end = each * part // shares, each * (part + 1) // shares
+    return range(s + spaces * first, s + spaces * end, spaces)
+
+
+@inlined
+def _fill_spectrum(spectrum: Array, sums: Array, h: int, f: int, y: float, waves: Array) -> None:
+    outputs, _, directions, _ = spectrum.shape
+    sin, shift = waves[0, f], waves[1, f] * y
+    pb, pp = _against(sums, h, f, outputs * directions, sin, shift)
+    q = shift * pb / (1 + shift * pp)
+    for k in range(outputs * directions):
+        cb, cp = _against(sums, h, f, k, sin, shift)
+        value = y * (cb - cp * q)
+        spectrum[k % outputs, h, k // outputs, f] = value.real
+        spectrum[k % outputs, h, k // outputs, waves.shape[1] + f] = value.imag
+
+
+@inlined
 def _spectrum_backward(
-    of_sums: Array, of_spectrum: Array, sums: Array, h: int, f: int,
-    y: float, sin: float, cos: float,
-) -> float:  # fmt: skip
+    of_sums: Array, of_spectrum: Array, sums: Array, h: int, f: int, y: float, waves: Array
+) -> float:
     """Writes the gradients of the sums of a frequency; returns that of y."""
-    kernels, frequencies = len(of_spectrum), of_spectrum.shape[2] // 2
-    shift = cos * y
-    pb, pp = _against(sums, h, f, kernels, sin, shift)
+    outputs, _, directions, _ = of_spectrum.shape
+    sin, shift = waves[0, f], waves[1, f] * y
+    pb, pp = _against(sums, h, f, outputs * directions, sin, shift)
     gain = 1 / (1 + shift * pp)
     ratio = shift * gain
     q = ratio * pb
     of_q, of_y, of_shift = 0j, 0.0, 0.0
-    for k in range(kernels):
+    for k in range(outputs * directions):
         cb, cp = _against(sums, h, f, k, sin, shift)
-        g = complex(of_spectrum[k, h, f], of_spectrum[k, h, frequencies + f])
+        g = complex(
+            of_spectrum[k % outputs, h, k // outputs, f],
+            of_spectrum[k % outputs, h, k // outputs, waves.shape[1] + f],
+        )
         of_y += (g.conjugate() * (cb - cp * q)).real
         g = g * y
         of_q -= g * cp.conjugate()
@@ -116,124 +201,11 @@ def _spectrum_backward(
     of_ratio = of_q * pb.conjugate()
     of_shift += (of_ratio * (gain * gain).conjugate()).real
     of_b, of_p = of_q * ratio.conjugate(), -of_ratio * (ratio * ratio).conjugate()
-    of_shift += _against_backward(of_sums, sums, h, f, kernels, sin, shift, of_b, of_p)
-    return of_y + cos * of_shift
+    of_shift += _against_backward(of_sums, sums, h, f, outputs * directions, sin, shift, of_b, of_p)
+    return of_y + waves[1, f] * of_shift
 
 
-@compiled
-def _x_backward(
-    of_squares: Array, of_a_re: Array, of_x: Array, y: float, squares: Array, a_re: Array, s: int
-) -> float:
-    """x = y a: adds to the gradients of |a|^2 and Re a; returns that of y."""
-    of_y = 0.0
-    for i in range(of_x.shape[1]):
-        of_y += of_x[1, i] * a_re[s, i] + 2 * y * of_x[0, i] * squares[s, i]
-    for i in range(of_x.shape[1]):
-        of_squares[s, i] += y * y * of_x[0, i]
-        of_a_re[s, i] += y * of_x[1, i]
-    return of_y
-
-
-@compiled
-def _fill_rows(
-    rows: Array, parts: Array, c: Array, h: int, s: int, weights: Array, rows_p: Array
-) -> None:
-    """The parts of every kernel of a channel and their residues, then those of conj(p)."""
-    kernels, _, pairs, _ = c.shape
-    for k in range(kernels):
-        for i in range(pairs):
-            parts[k, 0, i] = c[k, h, i, 0]
-            parts[k, 1, i] = c[k, h, i, 1]
-        for j in range(4):
-            for i in range(pairs):
-                rows[k, j, i] = (
-                    parts[k, 0, i] * weights[s, 0, j, i] + parts[k, 1, i] * weights[s, 1, j, i]
-                )
-    for j in range(4):
-        for i in range(pairs):
-            rows[kernels, j, i] = rows_p[s, j, i]
-
-
-@compiled
-def _rows_backward(
-    of_parts: Array, of_weights: Array, of_zero: Array, of_rows: Array, of_mean: float,
-    parts: Array, weights: Array, zero: Array, k: int, s: int,
-) -> None:  # fmt: skip
-    """Of kernel k of a channel: writes the gradient of its parts, adds to the others."""
-    for part in range(2):
-        for i in range(parts.shape[2]):
-            of_parts[part, i] = of_mean * zero[s, part, i]
-        for i in range(parts.shape[2]):
-            of_zero[s, part, i] += of_mean * parts[k, part, i]
-        for j in range(4):
-            for i in range(parts.shape[2]):
-                of_parts[part, i] += of_rows[k, j, i] * weights[s, part, j, i]
-            for i in range(parts.shape[2]):
-                of_weights[s, part, j, i] += of_rows[k, j, i] * parts[k, part, i]
-
-
-@compiled
-def _fill_poles(
-    poles: Array, y: float, squares: Array, a_re: Array, s: int,
-    sin: float, cos: float, sin_full: float,
-) -> None:  # fmt: skip
-    """1 / (k^2 |x|^2 - s^2 - 2 i s k Re x), x = y a: real parts, then imaginary parts."""
-    for i in range(poles.shape[1]):
-        re = y * y * squares[s, i] * cos * cos - sin * sin
-        im = y * a_re[s, i] * sin_full
-        scale = 1 / (re * re + im * im)
-        poles[0, i] = re * scale
-        poles[1, i] = im * scale
-
-
-@compiled
-def _poles_backward(
-    of_x: Array, of_poles: Array, poles: Array, cos: float, sin_full: float
-) -> None:
-    """Adds to the gradients of |x|^2 and Re x: with w the pole pair, dw = -w^2 d(1/w)."""
-    for i in range(poles.shape[1]):
-        re = poles[0, i] * poles[0, i] - poles[1, i] * poles[1, i]
-        im = 2 * poles[0, i] * poles[1, i]
-        of_x[0, i] -= (of_poles[0, i] * re + of_poles[1, i] * im) * cos * cos
-        of_x[1, i] += (of_poles[1, i] * re - of_poles[0, i] * im) * sin_full
-
-
-@compiled
-def _sum_group(rows: Array, k: int, poles: Array) -> tuple[complex, complex, complex, complex]:
-    """The sums of four rows over the pole pairs."""
-    b_re = b_im = ba_re = ba_im = p_re = p_im = pa_re = pa_im = 0.0
-    for i in range(poles.shape[1]):
-        re, im = poles[0, i], poles[1, i]
-        b_re += rows[k, 0, i] * re
-        b_im += rows[k, 0, i] * im
-        ba_re += rows[k, 1, i] * re
-        ba_im += rows[k, 1, i] * im
-        p_re += rows[k, 2, i] * re
-        p_im += rows[k, 2, i] * im
-        pa_re += rows[k, 3, i] * re
-        pa_im += rows[k, 3, i] * im
-    return complex(b_re, b_im), complex(ba_re, ba_im), complex(p_re, p_im), complex(pa_re, pa_im)
-
-
-@compiled
-def _sum_backward(
-    of_rows: Array, of_poles: Array, of_sums: Array, rows: Array, k: int, poles: Array
-) -> None:
-    """Adds to the gradients of four rows and of the poles."""
-    for j in range(4):
-        re, im = of_sums[k, j].real, of_sums[k, j].imag
-        for i in range(poles.shape[1]):
-            of_rows[k, j, i] += poles[0, i] * re + poles[1, i] * im
-    b, ba, p, pa = of_sums[k, 0], of_sums[k, 1], of_sums[k, 2], of_sums[k, 3]
-    for i in range(poles.shape[1]):
-        of_poles[0, i] += rows[k, 0, i] * b.real + rows[k, 1, i] * ba.real
-        of_poles[0, i] += rows[k, 2, i] * p.real + rows[k, 3, i] * pa.real
-    for i in range(poles.shape[1]):
-        of_poles[1, i] += rows[k, 0, i] * b.imag + rows[k, 1, i] * ba.imag
-        of_poles[1, i] += rows[k, 2, i] * p.imag + rows[k, 3, i] * pa.imag
-
-
-@compiled
+@inlined
 def _against(
     sums: Array, h: int, f: int, k: int, sin: float, shift: float
 ) -> tuple[complex, complex]:
@@ -242,12 +214,12 @@ def _against(
     return 1j * sin * b - shift * ba, 1j * sin * p - shift * pa
 
 
-@compiled
+@inlined
 def _against_backward(
     of_sums: Array, sums: Array, h: int, f: int, k: int, sin: float, shift: float,
     of_b: complex, of_p: complex,
 ) -> float:  # fmt: skip
     """Writes the gradients of the sums; returns that of the shift."""
-    of_sums[k, 0], of_sums[k, 1] = -1j * sin * of_b, -shift * of_b
-    of_sums[k, 2], of_sums[k, 3] = -1j * sin * of_p, -shift * of_p
+    of_sums[f, k, 0], of_sums[f, k, 1] = -1j * sin * of_b, -shift * of_b
+    of_sums[f, k, 2], of_sums[f, k, 3] = -1j * sin * of_p, -shift * of_p
     return -(of_b * sums[h, f, k, 1].conjugate() + of_p * sums[h, f, k, 3].conjugate()).real

@@ -23,12 +23,10 @@ from torch import Tensor
 LONGEST_MATRIX = 512  # samples of a period that are transformed by a matrix product
 
 
-def low_rank_spectrum(
-    dt: Tensor, a: Tensor, b: Tensor, c: Tensor, p: Tensor, grid: Grid
-) -> tuple[Tensor, Tensor]:
-    """Of the kernel c (I - A^period)^-1 A^l B of the bilinear system: (K, H, 2F), and (K, H).
+def low_rank_spectrum(dt: Tensor, a: Tensor, b: Tensor, c: Tensor, p: Tensor, grid: Grid) -> Tensor:
+    """Of the kernel c (I - A^period)^-1 A^l B of the bilinear system: (K, H, 2F + 1).
 
-    Real parts at the frequencies of the grid, then imaginary parts; and the mean, which is the
+    Real parts at the frequencies of the grid, then imaginary parts; then the mean, which is the
     zero frequency.
     dt (H,); a and b (S, n), complex; c (K, H, n, 2), real and imaginary parts; p (R, S, n).
     """
@@ -40,31 +38,65 @@ def low_rank_spectrum(
 
 
 class Grid:
-    """The frequencies t = 2 pi / period, ..., pi; zero goes its own way."""
+    """The frequencies t = 2 pi / period, ..., pi of kernels of `length` samples.
 
-    def __init__(self, period: int, length: int, device: torch.device) -> None:
-        self.period, self.length = period, length
+    Their spectra are real parts, imaginary parts, mean: 2F + 1 numbers.
+    """
+
+    def __init__(self, period: int, length: int, directions: int, device: torch.device) -> None:
+        self.period, self.length, self.directions = period, length, directions
         index = torch.arange(1, period // 2 + 1, dtype=torch.float64, device=device)
         self.t = 2 * math.pi / period * index  # (F,)
-        self.sin, self.cos, self.sin_full = (self.t / 2).sin(), (self.t / 2).cos(), self.t.sin()
+        self.waves = torch.stack(((self.t / 2).sin(), (self.t / 2).cos(), self.t.sin()))
+        self.sin, self.cos, self.sin_full = self.waves
+        # Each frequency stands for its conjugate too, except pi, which is its own.
+        self.weight = (2 - (2 * index == period).to(self.t.dtype)) / period
         if period <= LONGEST_MATRIX:
-            # Each frequency stands for its conjugate too, except pi, which is its own.
-            weight = (2 - (2 * index == period).to(self.t.dtype)) / period
-            position = torch.arange(length, dtype=torch.float64, device=device) + 0.5
-            phase = position[:, None] * self.t  # (L, F)
-            self.inverse = torch.cat((weight * phase.cos(), -weight * phase.sin()), -1)  # (L, 2F)
+            position = torch.arange(length, dtype=torch.float64, device=device)[:, None] + 0.5
+            phase, one = position * self.t, torch.ones_like(position)  # (L, F), (L, 1)
+            columns = (self.weight * phase.cos(), -self.weight * phase.sin(), one)
+            self.inverse = torch.cat(columns, -1)  # (L, 2F + 1)
+            ahead, behind = self.inverse.mT, self.inverse.mT.flip(-1)
+            none = torch.zeros_like(ahead)
+            rows = (torch.cat((none, ahead), -1), torch.cat((behind, none), -1))
+            self.to_taps = torch.cat(rows[:directions])  # (directions (2F + 1), 2 L)
 
-    def samples(self, spectrum: Tensor, mean: Tensor) -> Tensor:
-        """(..., 2F) and (...) -> (..., length), by a product or, for long kernels, an FFT."""
+    def samples(self, spectrum: Tensor) -> Tensor:
+        """(..., 2F + 1) -> (..., length), by a product or, for long kernels, an FFT."""
         if self.period <= LONGEST_MATRIX:
-            return torch.matmul(spectrum, self.inverse.mT) + mean[..., None]
-        half_sample = torch.polar(torch.ones_like(self.t), self.t / 2)
-        positive = torch.complex(*spectrum.chunk(2, -1)) * half_sample
-        zero = (self.period * mean[..., None]).to(positive.dtype)
-        return torch.fft.irfft(torch.cat((zero, positive), -1), self.period)[..., : self.length]
+            return torch.matmul(spectrum, self.inverse.mT)
+        count = len(self.t)
+        re, im, mean = spectrum[..., :count], spectrum[..., count:-1], spectrum[..., -1:]
+        positive = torch.polar(torch.ones_like(self.t), self.t / 2) * torch.complex(re, im)
+        values = torch.cat(((self.period * mean).to(positive.dtype), positive), -1)
+        return torch.fft.irfft(values, self.period)[..., : self.length]
+
+    def samples_backward(self, of_samples: Tensor) -> Tensor:
+        """The gradient of the spectrum."""
+        if self.period <= LONGEST_MATRIX:
+            return torch.matmul(of_samples, self.inverse)
+        values = torch.fft.rfft(of_samples, self.period)[..., 1:] * self.weight
+        values = torch.polar(torch.ones_like(self.t), -self.t / 2) * values
+        return torch.cat((values.real, values.imag, of_samples.sum(-1, keepdim=True)), -1)
+
+    def taps(self, spectrum: Tensor) -> Tensor:
+        """(..., directions, 2F + 1) -> (..., 2 L): lags from -L to L - 1."""
+        if self.period <= LONGEST_MATRIX:
+            return torch.matmul(spectrum.flatten(-2), self.to_taps)
+        samples = self.samples(spectrum)
+        ahead, behind = samples[..., 0, :], samples[..., -1, :].flip(-1)
+        return torch.cat((behind if self.directions == 2 else torch.zeros_like(ahead), ahead), -1)
+
+    def taps_backward(self, of_taps: Tensor) -> Tensor:
+        """The gradient of the spectrum."""
+        if self.period <= LONGEST_MATRIX:
+            of_spectrum = torch.matmul(of_taps, self.to_taps.mT)
+            return of_spectrum.view(*of_taps.shape[:-1], self.directions, -1)
+        behind, ahead = of_taps.chunk(2, -1)
+        return self.samples_backward(torch.stack((ahead, behind.flip(-1))[: self.directions], -2))
 
 
-def frequency_grid(period: int, length: int, device: torch.device) -> Grid:
+def frequency_grid(period: int, length: int, directions: int, device: torch.device) -> Grid:
     """The constants, kept from call to call unless the call is being traced."""
     if length > period:
         raise ValueError(
@@ -72,14 +104,14 @@ def frequency_grid(period: int, length: int, device: torch.device) -> Grid:
             "give the axis a longer period"
         )
     if torch.compiler.is_compiling():
-        return Grid(period, length, device)
-    return _kept_grid(period, length, device)
+        return Grid(period, length, directions, device)
+    return _kept_grid(period, length, directions, device)
 
 
 @lru_cache(maxsize=128)
-def _kept_grid(period: int, length: int, device: torch.device) -> Grid:
+def _kept_grid(period: int, length: int, directions: int, device: torch.device) -> Grid:
     with torch.inference_mode(False):  # training may use them after a prediction made them
-        return Grid(period, length, device)
+        return Grid(period, length, directions, device)
 
 
 def _solve(a: Tensor, b: Tensor, p: Tensor) -> Tensor:
@@ -116,8 +148,8 @@ def _spectrum(
     rows: Tensor,
     zero: Tensor,
     grid: Grid,
-) -> tuple[Tensor, Tensor]:
-    """(K, H, 2F) and (K, H) from y (H,), c (K, H, n, 2), |a|^2, Re a and residues."""
+) -> Tensor:
+    """(K, H, 2F + 1) from y (H,), c (K, H, n, 2), |a|^2, Re a and residues."""
     each = len(y) // len(a_re)  # channels of a state space; one state space is left to broadcast
     if len(a_re) > 1:
         shared = (squares, a_re, weights, rows, zero)
@@ -141,6 +173,6 @@ def _spectrum(
     for _ in range(right // 2 - 1):
         row = table[:, -1:, :-1] * (shift / (1 + shift * table[:, -1:, -1:]))
         table = table[:, :-1, :-1] - table[:, :-1, -1:] * row
-    spectrum = y[..., None] * torch.cat((table[:, :, 0].real, table[:, :, 0].imag), -1)
-    mean = (pairs * zero[:, None]).sum((2, 3))  # (H, K)
-    return spectrum.transpose(0, 1), mean.transpose(0, 1)
+    values = y[..., None] * table[:, :, 0]  # (H, K, F)
+    mean = (pairs * zero[:, None]).sum((2, 3))[..., None]
+    return torch.cat((values.real, values.imag, mean), -1).transpose(0, 1)

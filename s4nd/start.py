@@ -109,10 +109,10 @@ def _times_power(c: Tensor, space: StateSpace, dt: Tensor, power: int) -> Tensor
 def _sum_of_taps(config: AxisConfig, space: StateSpace, c: Tensor, dt: Tensor) -> Tensor:
     """Response of one direction to a constant signal: (K, H, 1)."""
     if config.num_low_rank:
-        grid = frequency_grid(config.period or config.size, config.size, CPU)
+        grid = frequency_grid(config.period or config.size, config.size, 1, CPU)
         pairs = torch.view_as_real(c.contiguous())
         spectrum = low_rank_spectrum(dt[:, 0], space.a, space.b, pairs, space.p, grid)
-        return grid.samples(*spectrum).sum(-1, keepdim=True)
+        return grid.samples(spectrum).sum(-1, keepdim=True)
     a, b = torch.view_as_real(space.a), torch.view_as_real(space.b)
     pairs = torch.view_as_real(c.contiguous())
     kernel = diagonal_kernel(dt, a, b, pairs, length=config.size, rule=config.rule)

@@ -8,54 +8,70 @@ from __future__ import annotations
 
 import numpy as np
 
-from s4nd.machine_code import Array, compiled
+from s4nd.machine_code import Array, compiled, inlined
+
+SQUARES, A_RE = 0, 1  # |a|^2 and Re a
+OF_C = 2  # four numbers that turn the real part of c into residues, four for the imaginary part
+OF_P = 10  # four residues of conj(p)
+ZERO = 14  # two numbers that turn the parts of c into the mean of a kernel
+ROWS = 16
 
 
 @compiled
-def prepare(a: Array, b: Array, p: Array, period: int) -> tuple[Array, ...]:
-    """|a|^2, Re a, and what turns the parts of c into residues and into the mean of a kernel.
+def prepare(
+    a_real: Array, a_imag: Array, b_parts: Array, p_parts: Array, period: int
+) -> tuple[Array, ...]:
+    """The numbers named above, (S, ROWS, n), from A_real and A_imag (S, n), B and P (1, S, n, 2).
 
-    (S, n), (S, n), (S, 2, 4, n), the residues (S, 4, n) of conj(p), (S, 2, n); for the gradient v
-    (S, n) with M v = b and e (S,) = p^H v.
+    For the gradient a, b, p; v (S, n) with M v = b and e (S,) = p^H v.
     """
+    a = np.empty((len(a_real), a_real.shape[1]), np.complex128)
+    b, p = np.empty_like(a), np.empty_like(a)
+    for s in range(len(a)):
+        for i in range(a.shape[1]):
+            a[s, i] = complex(-np.exp(np.float64(a_real[s, i])), -a_imag[s, i])
+            b[s, i] = complex(b_parts[0, s, i, 0], b_parts[0, s, i, 1])
+            p[s, i] = complex(p_parts[0, s, i, 0], p_parts[0, s, i, 1])
     spaces, pairs = a.shape
-    squares, a_re = np.empty((spaces, pairs)), np.empty((spaces, pairs))
-    weights, rows = np.empty((spaces, 2, 4, pairs)), np.empty((spaces, 4, pairs))
-    zero = np.empty((spaces, 2, pairs))
+    found = np.empty((spaces, ROWS, pairs))
     v, e = np.empty_like(a), np.empty(spaces)
     for s in range(spaces):
         e[s] = _solve(v, a, b, p, s)
         for i in range(pairs):
             z = a[s, i]
-            squares[s, i], a_re[s, i] = z.real * z.real + z.imag * z.imag, z.real
+            found[s, SQUARES, i], found[s, A_RE, i] = z.real * z.real + z.imag * z.imag, z.real
             for j in range(4):
                 right = _right_side(z, b[s, i], p[s, i], j)
-                weights[s, 0, j, i], weights[s, 1, j, i] = 2 * right.real, -2 * right.imag
-                rows[s, j, i] = 2 * (p[s, i].conjugate() * right).real
-            zero[s, 0, i], zero[s, 1, i] = -2 / period * v[s, i].real, 2 / period * v[s, i].imag
-    return squares, a_re, weights, rows, zero, v, e
+                found[s, OF_C + j, i], found[s, OF_C + 4 + j, i] = 2 * right.real, -2 * right.imag
+                found[s, OF_P + j, i] = 2 * (p[s, i].conjugate() * right).real
+            found[s, ZERO, i] = -2 / period * v[s, i].real
+            found[s, ZERO + 1, i] = 2 / period * v[s, i].imag
+    return found, a, b, p, v, e
 
 
 @compiled
 def prepare_backward(
-    a: Array, b: Array, p: Array, period: int, v: Array, e: Array,
-    of_squares: Array, of_a_re: Array, of_weights: Array, of_rows: Array, of_zero: Array,
-) -> tuple[Array, Array, Array]:  # fmt: skip
-    """Gradients of a, b and p: (S, n) each."""
-    of_a, of_b, of_p = np.empty_like(a), np.empty_like(b), np.empty_like(p)
-    of_v = (of_zero[:, 0] - 1j * of_zero[:, 1]) * (-2 / period)
+    a: Array, b: Array, p: Array, v: Array, e: Array, period: int, of_found: Array
+) -> tuple[Array, ...]:
+    """Gradients of A_real, A_imag, B and P from that of the numbers.
+
+    Gradients of a complex z are dL/d Re z + i dL/d Im z.
+    """
+    of_a_real, of_a_imag = np.empty(a.shape), np.empty(a.shape)
+    of_b, of_p = np.empty((1, *a.shape, 2)), np.empty((1, *a.shape, 2))
+    of_v = (of_found[:, ZERO] - 1j * of_found[:, ZERO + 1]) * (-2 / period)
     conj, adjoint = a.conj(), np.empty_like(a)
     for s in range(len(a)):
         its_e = _solve(adjoint, conj, of_v, p, s)
         for i in range(a.shape[1]):
             # M v = b: the adjoint solution is the gradient of b, and -adjoint v^H that of M.
-            to_a = of_a_re[s, i] + 2 * of_squares[s, i] * a[s, i]
+            to_a = of_found[s, A_RE, i] + 2 * of_found[s, SQUARES, i] * a[s, i]
             to_a -= adjoint[s, i] * v[s, i].conjugate()
             to_b, to_p = adjoint[s, i], adjoint[s, i] * e[s] + its_e * v[s, i]
             for j in range(4):
-                of_row = 2 * of_rows[s, j, i]
+                of_row = 2 * of_found[s, OF_P + j, i]
                 to_p += of_row * _right_side(a[s, i], b[s, i], p[s, i], j)
-                to_right = 2 * complex(of_weights[s, 0, j, i], -of_weights[s, 1, j, i])
+                to_right = 2 * complex(of_found[s, OF_C + j, i], -of_found[s, OF_C + 4 + j, i])
                 to_right += of_row * p[s, i]
                 of_right = to_right * a[s, i] if j % 2 else to_right
                 if j < 2:
@@ -64,18 +80,20 @@ def prepare_backward(
                     to_p += of_right
                 if j % 2:
                     to_a += to_right.conjugate() * (b[s, i] if j < 2 else p[s, i])
-            of_a[s, i], of_b[s, i], of_p[s, i] = to_a, to_b, to_p
-    return of_a, of_b, of_p
+            of_a_real[s, i], of_a_imag[s, i] = to_a.real * a[s, i].real, -to_a.imag
+            of_b[0, s, i, 0], of_b[0, s, i, 1] = to_b.real, to_b.imag
+            of_p[0, s, i, 0], of_p[0, s, i, 1] = to_p.real, to_p.imag
+    return of_a_real, of_a_imag, of_b, of_p
 
 
-@compiled
+@inlined
 def _right_side(a: complex, b: complex, p: complex, j: int) -> complex:
     """What residues are taken against: b, b conj(a), p, p conj(a)."""
     right = b if j < 2 else p
     return right * a.conjugate() if j % 2 else right
 
 
-@compiled
+@inlined
 def _solve(v: Array, a: Array, b: Array, p: Array, s: int) -> float:
     """Writes v with a v - p e = b; returns e = 2 Re sum conj(p) v.
 

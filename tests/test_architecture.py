@@ -21,7 +21,8 @@ BELOW = {
 # Beside the standard library, the layer knows torch and einops only.
 STANDARD_OF_S4ND = {"torch", "einops"}
 FASTER_S4ND = tuple(  # loaded where numba is installed
-    f"s4nd/{name}.py" for name in ("channels", "machine_code", "rank_one", "state_spaces")
+    f"s4nd/{name}.py"
+    for name in ("channels", "machine_code", "pole_pairs", "rank_one", "state_spaces")
 )
 # A library named here is imported below these paths and nowhere else.
 PLACES = {
@@ -91,7 +92,9 @@ def test_the_layer_needs_torch_and_einops_only() -> None:
 
     for path in (ROOT / "s4nd").rglob("*.py"):
         foreign = set(imports(path)) - set(sys.stdlib_module_names) - {"s4nd"}
-        allowed = STANDARD_OF_S4ND | ({"numba", "numpy"} if name_of(path) in FASTER_S4ND else set())
+        allowed = STANDARD_OF_S4ND | (
+            {"llvmlite", "numba", "numpy"} if name_of(path) in FASTER_S4ND else set()
+        )
         assert foreign <= allowed, f"{name_of(path)} imports {foreign}"
 
 

@@ -121,6 +121,65 @@ def test_machine_code_equals_torch(monkeypatch, basis, size, copies):
         torch.testing.assert_close(ours, plain, rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.parametrize("changes", [{"state": 72}, {"state": 130}, {"bidirectional": False}])
+def test_machine_code_takes_every_configuration(monkeypatch, changes):
+    """More pole pairs than a block holds, a last block that is not full, one direction."""
+    space = axis("legs", channels=20, **changes).double()
+    weight = torch.randn(1, 20, 48).double()
+    found = []
+    for machine_code in (True, False):
+        monkeypatch.setattr(AxisStateSpace, "_has_machine_code", lambda _: machine_code)  # noqa: B023
+        taps = space.taps(24)
+        found.append([taps, *torch.autograd.grad((taps * weight).sum(), list(space.parameters()))])
+    for ours, plain in zip(*found, strict=True):
+        torch.testing.assert_close(ours, plain, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("copies", [1, 4, 40])
+def test_machine_code_does_not_depend_on_threads(copies):
+    """To the last bit."""
+    space, threads = axis("fourier", channels=40, copies=copies), torch.get_num_threads()
+    found = []
+    try:
+        for count in (1, 2, 3):
+            torch.set_num_threads(count)
+            taps = space.taps(24)
+            found.append(
+                [taps, *torch.autograd.grad(taps.square().sum(), list(space.parameters()))]
+            )
+    finally:
+        torch.set_num_threads(threads)
+    for others in found[1:]:
+        assert all(map(torch.equal, found[0], others))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere torch brings another OpenMP")
+def test_torch_lends_its_threads():
+    import numpy as np
+
+    from s4nd.machine_code import compiled, in_parallel, inlined, take, team
+
+    @inlined
+    def work(counter, taken):
+        taken[take(counter)] += 1
+
+    @compiled
+    def run(taken, team):
+        counter = np.zeros(1, np.int64)
+        in_parallel(team, work, (counter, taken))
+        return counter[0]
+
+    threads = torch.get_num_threads()
+    try:
+        for count in (1, 3):
+            torch.set_num_threads(count)
+            taken = np.zeros(4)
+            assert run(taken, team()) == count
+            assert list(taken) == [1] * count + [0] * (4 - count)
+    finally:
+        torch.set_num_threads(threads)
+
+
 def test_works_without_numba():
     program = """
 import sys
