@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from importlib.util import find_spec
 from typing import Literal
 
 import torch
@@ -18,12 +17,12 @@ from torch.nn import functional
 
 from s4nd.bases import BASES
 from s4nd.kernel import bandlimit_mask, diagonal_kernel
+from s4nd.layouts import has_machine_code
 from s4nd.low_rank import Grid, frequency_grid, low_rank_spectrum
 from s4nd.start import Shape, initial_values
 
 Start = Literal["random", "deterministic", "identity", "paper"]
 Discretisation = Literal["zoh", "bilinear"]
-HAS_NUMBA = find_spec("numba") is not None
 STARTS = ("random", "deterministic", "identity", "paper")
 
 
@@ -180,10 +179,8 @@ class AxisStateSpace(nn.Module):
         return RankOneTaps.apply(*parameters, rate, self._grid(length, rate), self.outputs)
 
     def _has_machine_code(self) -> bool:
-        """For ordinary tensors on a CPU and the usual rank of P, where numba is installed."""
-        ordinary = type(self.C) in (Tensor, nn.Parameter) and self.C.device.type == "cpu"
-        eager = HAS_NUMBA and not torch.compiler.is_compiling()
-        return self.config.num_low_rank == 1 and ordinary and eager
+        """For the usual rank of P."""
+        return self.config.num_low_rank == 1 and has_machine_code(self.C)
 
     def _diagonal(self, length: int, rate: float) -> Tensor:
         wide = self._wide()

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from s4nd.layouts import has_machine_code
 from s4nd.products import SeparableProduct, ShiftedRows
 
 
@@ -33,6 +34,10 @@ def lag_window(taps: Tensor, size: int) -> Tensor:
 
 def toeplitz(taps: Tensor, size: int) -> Tensor:
     """T[i, j] = tap of lag i - j: (..., size, size)."""
+    if has_machine_code(taps):
+        from s4nd.diagonals import Toeplitz  # loads a compiler
+
+        return Toeplitz.apply(taps, size)
     row = lag_window(taps, size).flip(-1)  # lags size - 1 ... -(size - 1)
     if torch.compiler.is_compiling():
         return row.unfold(-1, size, 1).flip(-2)
@@ -48,16 +53,15 @@ def convolve_matmul(
 
     Channels lead, so that each product is one large matrix per channel. The last axis is multiplied
     from the right, the others from the left, each brought behind the channels. For two axes that is
-    the layout (channels, height, batch, width), and nothing moves between the products. The result
-    is a view of that layout.
+    the layout (channels, height, batch, width), and nothing moves between the products.
     """
-    by_rank = [m.view(mixing.rank, mixing.groups, *m.shape[1:]) for m in matrices]
     count = len(matrices)
+    if mixing == (1, 1, False) and count > 1 and not torch.compiler.is_compiling():
+        return SeparableProduct.apply(signal, skip[0], *[m[0] for m in matrices])
+    by_rank = [m.view(mixing.rank, mixing.groups, *m.shape[1:]) for m in matrices]
     order = (1, 2, 0) if count == 1 else (1, *range(2, count + 1), 0, count + 1)
     x = signal.permute(order)  # (channels, *axes but the last, batch, last)
     inverse = sorted(range(count + 2), key=order.__getitem__)
-    if mixing == (1, 1, False) and count > 1 and not torch.compiler.is_compiling():
-        return SeparableProduct.apply(x, skip[0], *[m[0] for m in matrices]).permute(inverse)
     y = _skip_term(x, skip, dense=mixing.dense)  # (groups channels or groups, first axis, ...)
     for term in range(mixing.rank):
         first, *others = [m[term] for m in by_rank]  # (groups, channels, size, size)

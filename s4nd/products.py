@@ -1,60 +1,70 @@
 """The products of a depthwise layer of rank one, with their gradient written out.
 
 It computes what the general code of `s4nd.conv` does (a test holds them together) with as few large
-tensors as possible: the skip is written where the last product adds to it, the gradient of the
-signal where the incoming gradient lay. On a CPU, touching fresh memory costs as much as the
-arithmetic.
+tensors as possible: on a CPU, touching fresh memory costs as much as the arithmetic. So the skip is
+written where the last product adds to it, the gradient of the signal where the incoming gradient
+was copied to. If channels lie last, they must go back there, and the skip is added on the way.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-CACHE_BYTES = 2**20  # of a signal that is brought into another order at a time
+from s4nd.layouts import channels_lie_last, gather, scatter
 
 
 class SeparableProduct(torch.autograd.Function):
-    """x (channels, first, ..., batch, last), skip (channels,), one matrix per axis -> like x.
+    """signal (batch, channels, *axes), skip (channels,), one matrix per axis -> like signal.
 
     The last axis is multiplied from the right; then, from the last but one to the first, each is
     brought behind the channels and multiplied from the left.
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, skip: Tensor, *matrices: Tensor) -> Tensor:
+    def forward(ctx: Any, signal: Tensor, skip: Tensor, *matrices: Tensor) -> Tensor:
         """matrices (channels, size, size), in the order of the axes, at least two."""
         *left, right = matrices
-        source = x.dim() - 3  # where the next axis to be multiplied from the left is
-        z = _contiguous(x.movedim(source, 1))
+        batch, channels, *others, before, last = signal.shape
+        rest = math.prod(others)
+        source = len(others) + 1  # where the next axis to be multiplied from the left is
+        z = gather(signal.reshape(batch, channels, rest, before, last))
+        z = z.view(channels, before, *others, batch, last)
         inputs = [z]
         z = torch.bmm(z.flatten(1, -2), right.mT).view(z.shape)
         for matrix in reversed(left[1:]):
             inputs.append(z)
             z = torch.bmm(matrix, z.flatten(2)).view(z.shape).movedim(source, 1).contiguous()
         inputs.append(z)
-        base = inputs[0] if len(left) == 1 else x
-        y = torch.empty_like(base, memory_format=torch.contiguous_format)
-        torch.mul(base, _per_channel(skip, x.dim()), out=y)
+        ctx.save_for_backward(skip, *inputs, *matrices)
+        flat = signal.reshape(batch, channels, 1, rest * before, last)
+        if channels_lie_last(flat):
+            z = torch.bmm(left[0], z.flatten(2)).view(channels, rest * before, 1, batch, last)
+            return scatter(z, flat, skip).view(signal.shape)
+        y = torch.empty_like(z)
+        torch.mul(inputs[0].movedim(1, source), _per_channel(skip, z.dim()), out=y)
         y.flatten(2).baddbmm_(left[0], z.flatten(2))
-        ctx.save_for_backward(base, skip, *inputs, *matrices)
-        return y
+        return y.movedim(-2, 0)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """Gradients of x, skip and every matrix."""
-        base, skip, *rest = ctx.saved_tensors
-        inputs, (*left, right) = rest[: len(rest) // 2], rest[len(rest) // 2 :]
-        source = base.dim() - 3
-        # It is overwritten below, so it must be ours; a gradient in another layout is copied
-        # anyway.
-        grad = grad.clone() if grad.is_contiguous() else _contiguous(grad)
-        g_skip = torch.bmm(grad.flatten(1)[:, None], base.reshape(len(base), -1, 1)).flatten()
-        g_matrices, g = [], grad
+        """Gradients of signal, skip and every matrix."""
+        skip, *saved = ctx.saved_tensors
+        inputs, (*left, right) = saved[: len(saved) // 2], saved[len(saved) // 2 :]
+        batch, channels, *others, before, last = grad.shape
+        rest, source = math.prod(others), len(others) + 1
+        flat = grad.reshape(batch, channels, 1, rest * before, last)
+        mine = gather(flat).view(channels, *others, before, batch, last)
+        if mine.data_ptr() == grad.data_ptr():  # nothing had to move; it is overwritten below
+            mine = mine.clone()
+        x = inputs[0].movedim(1, source).reshape(channels, mine[0].numel(), 1)
+        g_skip = torch.bmm(mine.flatten(1)[:, None], x).flatten()
+        g_matrices, g = [], mine
         for index, matrix in enumerate(left):
             if index:
                 g = g.movedim(1, source).contiguous()
@@ -64,25 +74,17 @@ class SeparableProduct(torch.autograd.Function):
         g_matrices.append(torch.bmm(rows.mT, inputs[0].flatten(1, -2)))
         if not ctx.needs_input_grad[0]:
             return None, g_skip, *g_matrices
-        grad.mul_(_per_channel(skip, base.dim()))
+        if channels_lie_last(flat):
+            torch.bmm(rows, right, out=mine.view(rows.shape))
+            product = mine.view(channels, before, rest, batch, last)
+            g_signal = scatter(product, grad.reshape(batch, channels, rest, before, last), skip)
+            return g_signal.view(grad.shape), g_skip, *g_matrices
+        mine.mul_(_per_channel(skip, mine.dim()))
         if len(left) == 1:
-            grad.flatten(1, -2).baddbmm_(rows, right)
+            mine.flatten(1, -2).baddbmm_(rows, right)
         else:
-            grad.add_(torch.bmm(rows, right).view(g.shape).movedim(1, source))
-        return grad, g_skip, *g_matrices
-
-
-def _contiguous(x: Tensor) -> Tensor:
-    """x.contiguous(), a few rows at a time: gathering channels that lie last from more memory than
-    the cache holds takes four times as long.
-    """
-    if x.is_contiguous() or x.stride(0) > 1:
-        return x.contiguous()
-    y = torch.empty_like(x, memory_format=torch.contiguous_format)
-    rows = max(CACHE_BYTES * x.shape[1] // max(x.numel() * x.element_size(), 1), 1)
-    for start in range(0, x.shape[1], rows):
-        y[:, start : start + rows] = x[:, start : start + rows]
-    return y
+            mine.add_(torch.bmm(rows, right).view(g.shape).movedim(1, source))
+        return mine.movedim(-2, 0), g_skip, *g_matrices
 
 
 def _per_channel(skip: Tensor, dims: int) -> Tensor:

@@ -22,7 +22,15 @@ BELOW = {
 STANDARD_OF_S4ND = {"torch", "einops"}
 FASTER_S4ND = tuple(  # loaded where numba is installed
     f"s4nd/{name}.py"
-    for name in ("channels", "machine_code", "pole_pairs", "rank_one", "state_spaces")
+    for name in (
+        "channels",
+        "diagonals",
+        "machine_code",
+        "moving",
+        "pole_pairs",
+        "rank_one",
+        "state_spaces",
+    )
 )
 # A library named here is imported below these paths and nowhere else.
 PLACES = {

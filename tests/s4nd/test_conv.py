@@ -3,7 +3,7 @@ import itertools
 import pytest
 import torch
 
-from s4nd import S4ND, AxisConfig, conv
+from s4nd import S4ND, AxisConfig, conv, layouts
 
 SHAPES = {1: (13,), 2: (6, 9), 3: (4, 5, 7), 4: (3, 2, 4, 3)}
 
@@ -190,14 +190,22 @@ def test_the_incoming_gradient_is_not_written_into():
     assert torch.equal(gradient, kept)
 
 
-def test_a_large_signal_with_channels_last_gives_the_same():
-    """It is gathered in pieces; the values and gradients are those of the plain layout, exactly."""
-    layer = S4ND(16, [AxisConfig(61, state=4), AxisConfig(67, state=4)])
-    plain = torch.randn(6, 16, 61, 67).requires_grad_()  # 1.5 of the pieces
-    last = plain.detach().to(memory_format=torch.channels_last).requires_grad_()
-    weight = torch.randn(6, 16, 61, 67)
+@pytest.mark.parametrize("shape", [(6, 16, 61, 67), (3, 20, 5, 7), (2, 70, 3, 4, 5), (0, 3, 4, 5)])
+@pytest.mark.parametrize("numba", [True, False])
+def test_channels_that_lie_last_give_the_same(monkeypatch, shape, numba):
+    """In the same layout, with other channels than the blocks they are moved in."""
+    monkeypatch.setattr(layouts, "HAS_NUMBA", numba)
+    layer = S4ND(shape[1], [AxisConfig(n, state=4) for n in shape[2:]], engine="matmul").double()
+    plain, weight = torch.randn(2, *shape).double()
     results = []
-    for signal, g in ((plain, weight), (last, weight.to(memory_format=torch.channels_last))):
+    for last in (False, True):
+        signal, g = (
+            x.movedim(1, -1).contiguous().movedim(-1, 1) if last else x for x in (plain, weight)
+        )
+        signal = signal.detach().requires_grad_()
         y = layer(signal)
         results.append([y, *torch.autograd.grad(y, [signal, *layer.parameters()], g)])
-    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-10)
+    if plain.numel():
+        assert results[1][0].stride() == signal.stride() == results[1][1].stride()

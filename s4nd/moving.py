@@ -1,0 +1,61 @@
+"""What `s4nd.layouts` does, in machine code: the innermost loop runs along what is written.
+
+Signals are (batch, a, b, last, channels).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from s4nd.machine_code import Array, Team, compiled, in_parallel, inlined, take
+
+CHANNELS = 64  # that a thread moves at a time
+LANES = 16  # numbers written at a time
+
+
+@compiled
+def gather(signal: Array, team: Team) -> Array:
+    """(batch, a, b, last, channels) -> (channels, b, a, batch, last)."""
+    batch, a, b, last, channels = signal.shape
+    found = np.empty((channels, b, a, batch, last), signal.dtype)
+    in_parallel(team, _gather, (np.zeros(1, np.int64), signal, found))
+    return found
+
+
+@inlined
+def _gather(counter: Array, signal: Array, found: Array) -> None:
+    batch, a, b, last, channels = signal.shape
+    blocks = -(-channels // CHANNELS)
+    unit = take(counter)
+    while unit < a * b * blocks:
+        i, j, first = unit // blocks // b, unit // blocks % b, unit % blocks * CHANNELS
+        for n in range(batch):
+            for c in range(first, min(first + CHANNELS, channels)):
+                for w in range(last):
+                    found[c, j, i, n, w] = signal[n, i, j, w, c]
+        unit = take(counter)
+
+
+@compiled
+def scatter(product: Array, signal: Array, skip: Array, team: Team) -> Array:
+    """product (channels, b, a, batch, last) + skip * signal (batch, a, b, last, channels)."""
+    found = np.empty_like(signal)
+    in_parallel(team, _scatter, (np.zeros(1, np.int64), product, signal, skip, found))
+    return found
+
+
+@inlined
+def _scatter(counter: Array, product: Array, signal: Array, skip: Array, found: Array) -> None:
+    batch, a, b, last, channels = signal.shape
+    unit = take(counter)
+    while unit < a * b * batch:
+        i, j, n = unit // batch // b, unit // batch % b, unit % batch
+        for first in range(0, channels - LANES + 1, LANES):
+            for w in range(last):
+                for lane in range(LANES):
+                    c = first + lane
+                    found[n, i, j, w, c] = product[c, j, i, n, w] + skip[c] * signal[n, i, j, w, c]
+        for c in range(channels - channels % LANES, channels):
+            for w in range(last):
+                found[n, i, j, w, c] = product[c, j, i, n, w] + skip[c] * signal[n, i, j, w, c]
+        unit = take(counter)
