@@ -7,13 +7,15 @@
     python tools/bench_layer.py --json results.json    the same numbers for a machine
 
 Every number is forward + backward with kernel generation included. The candidates of a row take
-turns and the fastest of `--rounds` turns counts, so that other programs do not decide.
+turns and the fastest of `--rounds` turns counts, so that other programs do not decide. A step of a
+whole network is too long for a quiet moment: there the middle turn counts.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import subprocess
 import sys
 import time
@@ -58,21 +60,24 @@ def step_of(module: nn.Module, signal: Tensor) -> Callable[[], None]:
     return step
 
 
-def take_turns(steps: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]:
-    """Milliseconds of the fastest turn of each; slow candidates get fewer turns."""
-    best, spent = dict.fromkeys(steps, float("inf")), dict.fromkeys(steps, 0.0)
+def take_turns(
+    steps: dict[str, Callable[[], None]],
+    rounds: int,
+    choose: Callable[[list[float]], float] = min,
+) -> dict[str, float]:
+    """Milliseconds of the chosen turn of each; slow candidates get fewer turns, at least 9."""
+    turns: dict[str, list[float]] = {name: [] for name in steps}
     for step in steps.values():
         step()
     for turn in range(rounds):
         for name, step in steps.items():
-            if turn >= 3 and spent[name] > 4.0:
+            if turn >= 9 and sum(turns[name]) > 4e3:
                 continue
             step()  # after another candidate's step memory and cache are not as training finds them
             start = time.perf_counter()
             step()
-            seconds = time.perf_counter() - start
-            best[name], spent[name] = min(best[name], 1e3 * seconds), spent[name] + seconds
-    return best
+            turns[name].append(1e3 * (time.perf_counter() - start))
+    return {name: choose(each) for name, each in turns.items()}
 
 
 def bench_shape(shape: tuple[int, ...], rounds: int) -> dict[str, object]:
@@ -191,7 +196,7 @@ def kernel_step(network: nn.Module) -> Callable[[], None]:
 def bench_network(rounds: int, batch: int = 8, size: int = 224) -> dict[str, object]:
     steps = {mixer: network_step(mixer, batch, size) for mixer in ("s4nd", "conv")}
     steps["kernels"] = kernel_step(steps["s4nd"].network)  # type: ignore[attr-defined]
-    times = take_turns(steps, max(rounds // 4, 4))
+    times = take_turns(steps, max(rounds // 2, 9), statistics.median)
     ratio, share = times["s4nd"] / times["conv"], times["kernels"] / times["s4nd"]
     print(
         f"training step, batch {batch}, {size} px: S4ND-ConvNeXt-T {times['s4nd']:.0f} ms, "
