@@ -46,3 +46,13 @@ def scatter(product: Tensor, signal: Tensor, skip: Tensor) -> Tensor:
     else:
         found = (signal.permute(0, 2, 3, 4, 1) * skip).add_(product.permute(3, 2, 1, 4, 0))
     return found.permute(0, 4, 1, 2, 3)
+
+
+def dots(first: Tensor, second: Tensor) -> Tensor:
+    """(channels, count) each -> (channels,): by matrix products it takes twice the time."""
+    if has_machine_code(first):
+        from s4nd import machine_code, moving
+
+        numbers = first.numpy(), second.numpy()
+        return torch.from_numpy(moving.dots(*numbers, machine_code.team()))
+    return (first * second).sum(-1)

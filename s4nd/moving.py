@@ -59,3 +59,24 @@ def _scatter(counter: Array, product: Array, signal: Array, skip: Array, found: 
             for w in range(last):
                 found[n, i, j, w, c] = product[c, j, i, n, w] + skip[c] * signal[n, i, j, w, c]
         unit = take(counter)
+
+
+@compiled
+def dots(first: Array, second: Array, team: Team) -> Array:
+    """(channels, count) each -> the dot product of every channel."""
+    found = np.empty(len(first), first.dtype)
+    in_parallel(team, _dots, (np.zeros(1, np.int64), first, second, found))
+    return found
+
+
+@inlined
+def _dots(counter: Array, first: Array, second: Array, found: Array) -> None:
+    each = -(-len(first) // CHANNELS)
+    start = take(counter) * each
+    while start < len(first):
+        for c in range(start, min(start + each, len(first))):
+            total = found.dtype.type(0)
+            for i in range(first.shape[1]):
+                total += first[c, i] * second[c, i]
+            found[c] = total
+        start = take(counter) * each

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from s4nd.layouts import channels_lie_last, gather, scatter
+from s4nd.layouts import channels_lie_last, dots, gather, scatter
 
 
 class SeparableProduct(torch.autograd.Function):
@@ -62,8 +62,7 @@ class SeparableProduct(torch.autograd.Function):
         mine = gather(flat).view(channels, *others, before, batch, last)
         if mine.data_ptr() == grad.data_ptr():  # nothing had to move; it is overwritten below
             mine = mine.clone()
-        x = inputs[0].movedim(1, source).reshape(channels, mine[0].numel(), 1)
-        g_skip = torch.bmm(mine.flatten(1)[:, None], x).flatten()
+        g_skip = dots(mine.flatten(1), inputs[0].movedim(1, source).flatten(1))
         g_matrices, g = [], mine
         for index, matrix in enumerate(left):
             if index:
