@@ -37,15 +37,18 @@ def gather(signal: Tensor) -> Tensor:
 
 
 def scatter(product: Tensor, signal: Tensor, skip: Tensor) -> Tensor:
-    """product (channels, b, a, batch, last) + skip * signal: with channels that lie last."""
-    if has_machine_code(signal):
-        from s4nd import machine_code, moving
+    """product (channels, b, a, batch, last) + skip * signal, in the layout of the signal."""
+    last = signal.permute(0, 2, 3, 4, 1)
+    if not has_machine_code(signal):
+        return (last * skip).add_(product.permute(3, 2, 1, 4, 0)).permute(0, 4, 1, 2, 3)
+    from s4nd import machine_code, moving
 
-        numbers = (x.detach().numpy() for x in (product, signal.permute(0, 2, 3, 4, 1), skip))
-        found = torch.from_numpy(moving.scatter(*numbers, machine_code.team()))
-    else:
-        found = (signal.permute(0, 2, 3, 4, 1) * skip).add_(product.permute(3, 2, 1, 4, 0))
-    return found.permute(0, 4, 1, 2, 3)
+    if channels_lie_last(signal):
+        numbers = (x.detach().numpy() for x in (product, last, skip))
+        found = torch.from_numpy(moving.scatter_last(*numbers, machine_code.team()))
+        return found.permute(0, 4, 1, 2, 3)
+    numbers = (x.detach().numpy() for x in (product, signal.contiguous(), skip))
+    return torch.from_numpy(moving.scatter(*numbers, machine_code.team()))
 
 
 def dots(first: Tensor, second: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """What `s4nd.layouts` does, in machine code: the innermost loop runs along what is written.
 
-Signals are (batch, a, b, last, channels).
+Signals are (batch, channels, a, b, last) or (batch, a, b, last, channels).
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ def _gather(counter: Array, signal: Array, found: Array) -> None:
 
 
 @compiled
-def scatter(product: Array, signal: Array, skip: Array, team: Team) -> Array:
+def scatter_last(product: Array, signal: Array, skip: Array, team: Team) -> Array:
     """product (channels, b, a, batch, last) + skip * signal (batch, a, b, last, channels)."""
     found = np.empty_like(signal)
-    in_parallel(team, _scatter, (np.zeros(1, np.int64), product, signal, skip, found))
+    in_parallel(team, _scatter_last, (np.zeros(1, np.int64), product, signal, skip, found))
     return found
 
 
 @inlined
-def _scatter(counter: Array, product: Array, signal: Array, skip: Array, found: Array) -> None:
+def _scatter_last(counter: Array, product: Array, signal: Array, skip: Array, found: Array) -> None:
     batch, a, b, last, channels = signal.shape
     unit = take(counter)
     while unit < a * b * batch:
@@ -59,6 +59,30 @@ def _scatter(counter: Array, product: Array, signal: Array, skip: Array, found: 
             for w in range(last):
                 found[n, i, j, w, c] = product[c, j, i, n, w] + skip[c] * signal[n, i, j, w, c]
         unit = take(counter)
+
+
+@compiled
+def scatter(product: Array, signal: Array, skip: Array, team: Team) -> Array:
+    """product (channels, b, a, batch, last) + skip * signal (batch, channels, a, b, last)."""
+    found = np.empty_like(signal)
+    in_parallel(team, _scatter, (np.zeros(1, np.int64), product, signal, skip, found))
+    return found
+
+
+@inlined
+def _scatter(counter: Array, product: Array, signal: Array, skip: Array, found: Array) -> None:
+    batch, channels, a, b, last = signal.shape
+    each = -(-channels // CHANNELS)
+    first = take(counter) * each
+    while first < channels:
+        for c in range(first, min(first + each, channels)):
+            for n in range(batch):
+                for i in range(a):
+                    for j in range(b):
+                        for w in range(last):
+                            through = skip[c] * signal[n, c, i, j, w]
+                            found[n, c, i, j, w] = product[c, j, i, n, w] + through
+        first = take(counter) * each
 
 
 @compiled

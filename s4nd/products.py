@@ -2,8 +2,7 @@
 
 It computes what the general code of `s4nd.conv` does (a test holds them together) with as few large
 tensors as possible: on a CPU, touching fresh memory costs as much as the arithmetic. So the skip is
-written where the last product adds to it, the gradient of the signal where the incoming gradient
-was copied to. If channels lie last, they must go back there, and the skip is added on the way.
+written where the last product adds to it, or added on the way back to where channels lie last.
 """
 
 from __future__ import annotations
@@ -73,17 +72,10 @@ class SeparableProduct(torch.autograd.Function):
         g_matrices.append(torch.bmm(rows.mT, inputs[0].flatten(1, -2)))
         if not ctx.needs_input_grad[0]:
             return None, g_skip, *g_matrices
-        if channels_lie_last(flat):
-            torch.bmm(rows, right, out=mine.view(rows.shape))
-            product = mine.view(channels, before, rest, batch, last)
-            g_signal = scatter(product, grad.reshape(batch, channels, rest, before, last), skip)
-            return g_signal.view(grad.shape), g_skip, *g_matrices
-        mine.mul_(_per_channel(skip, mine.dim()))
-        if len(left) == 1:
-            mine.flatten(1, -2).baddbmm_(rows, right)
-        else:
-            mine.add_(torch.bmm(rows, right).view(g.shape).movedim(1, source))
-        return mine.movedim(-2, 0), g_skip, *g_matrices
+        torch.bmm(rows, right, out=mine.view(rows.shape))
+        product = mine.view(channels, before, rest, batch, last)
+        g_signal = scatter(product, grad.reshape(batch, channels, rest, before, last), skip)
+        return g_signal.view(grad.shape), g_skip, *g_matrices
 
 
 def _per_channel(skip: Tensor, dims: int) -> Tensor:
