@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from s4nd.bases import BASES
-from s4nd.kernel import bandlimit_mask, diagonal_kernel
+from s4nd.kernel import bandlimit_mask, diagonal_kernel, two_sided
 from s4nd.layouts import has_machine_code
 from s4nd.low_rank import Grid, frequency_grid, low_rank_spectrum
 from s4nd.start import Shape, initial_values
@@ -215,10 +215,8 @@ class AxisStateSpace(nn.Module):
             taps = self._machine_taps(length, rate)
         else:
             kernels = self(length, rate)  # (K, H, length)
-            ahead, behind = kernels[: self.outputs], kernels[self.outputs :].flip(-1)
-            if not self.config.bidirectional:
-                behind = torch.zeros_like(ahead)
-            taps = torch.cat((behind, ahead), -1)
+            behind = kernels[self.outputs :] if self.config.bidirectional else None
+            taps = two_sided(kernels[: self.outputs], behind)
         if self.config.start == "identity":
             # A state space counts by 1 / state: so it leaves zero no faster than taps would.
             delta = functional.pad(taps.new_ones(1), (length, length - 1))

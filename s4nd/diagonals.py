@@ -30,7 +30,7 @@ class Toeplitz(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         """Sums over diagonals."""
         matrices = grad.contiguous().flatten(0, -3)
-        taps = torch.from_numpy(gather(matrices.numpy(), ctx.lags, team()))
+        taps = torch.from_numpy(sum_diagonals(matrices.numpy(), ctx.lags, team()))
         return taps.view(*grad.shape[:-2], ctx.lags), None
 
 
@@ -60,15 +60,15 @@ def _spread(counter: Array, taps: Array, matrices: Array) -> None:
 
 
 @compiled
-def gather(matrices: Array, lags: int, team: Team) -> Array:
+def sum_diagonals(matrices: Array, lags: int, team: Team) -> Array:
     """Matrices (H, size, size) -> the sums of their diagonals (H, lags)."""
     taps = np.zeros((len(matrices), lags), matrices.dtype)
-    in_parallel(team, _gather, (np.zeros(1, np.int64), matrices, taps))
+    in_parallel(team, _sum_diagonals, (np.zeros(1, np.int64), matrices, taps))
     return taps
 
 
 @inlined
-def _gather(counter: Array, matrices: Array, taps: Array) -> None:
+def _sum_diagonals(counter: Array, matrices: Array, taps: Array) -> None:
     size, length = matrices.shape[1], taps.shape[1] // 2
     row = np.empty(2 * size - 1, taps.dtype)
     last = size - 1 + min(length, size - 1)

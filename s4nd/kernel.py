@@ -31,6 +31,12 @@ def bandlimit_mask(base_dt: Tensor, a_imag: Tensor, bandlimit: float) -> Tensor:
     return (frequency < bandlimit / 2).to(a_imag.dtype)
 
 
+def two_sided(ahead: Tensor, behind: Tensor | None) -> Tensor:
+    """Kernels (..., L) of both directions -> taps (..., 2 L): lags from -L to L - 1."""
+    before = torch.zeros_like(ahead) if behind is None else behind.flip(-1)
+    return torch.cat((before, ahead), -1)
+
+
 def diagonal_kernel(
     dt: Tensor, a: Tensor, b: Tensor, c: Tensor, *, length: int, rule: str
 ) -> Tensor:

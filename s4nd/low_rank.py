@@ -20,6 +20,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from s4nd.kernel import two_sided
+
 LONGEST_MATRIX = 512  # samples of a period that are transformed by a matrix product
 
 
@@ -71,21 +73,13 @@ class Grid:
         values = torch.cat(((self.period * mean).to(positive.dtype), positive), -1)
         return torch.fft.irfft(values, self.period)[..., : self.length]
 
-    def samples_backward(self, of_samples: Tensor) -> Tensor:
-        """The gradient of the spectrum."""
-        if self.period <= LONGEST_MATRIX:
-            return torch.matmul(of_samples, self.inverse)
-        values = torch.fft.rfft(of_samples, self.period)[..., 1:] * self.weight
-        values = torch.polar(torch.ones_like(self.t), -self.t / 2) * values
-        return torch.cat((values.real, values.imag, of_samples.sum(-1, keepdim=True)), -1)
-
     def taps(self, spectrum: Tensor) -> Tensor:
         """(..., directions, 2F + 1) -> (..., 2 L): lags from -L to L - 1."""
         if self.period <= LONGEST_MATRIX:
             return torch.matmul(spectrum.flatten(-2), self.to_taps)
         samples = self.samples(spectrum)
-        ahead, behind = samples[..., 0, :], samples[..., -1, :].flip(-1)
-        return torch.cat((behind if self.directions == 2 else torch.zeros_like(ahead), ahead), -1)
+        behind = samples[..., 1, :] if self.directions == 2 else None
+        return two_sided(samples[..., 0, :], behind)
 
     def taps_backward(self, of_taps: Tensor) -> Tensor:
         """The gradient of the spectrum."""
@@ -93,7 +87,10 @@ class Grid:
             of_spectrum = torch.matmul(of_taps, self.to_taps.mT)
             return of_spectrum.view(*of_taps.shape[:-1], self.directions, -1)
         behind, ahead = of_taps.chunk(2, -1)
-        return self.samples_backward(torch.stack((ahead, behind.flip(-1))[: self.directions], -2))
+        of_samples = torch.stack((ahead, behind.flip(-1))[: self.directions], -2)
+        values = torch.fft.rfft(of_samples, self.period)[..., 1:] * self.weight
+        values = torch.polar(torch.ones_like(self.t), -self.t / 2) * values
+        return torch.cat((values.real, values.imag, of_samples.sum(-1, keepdim=True)), -1)
 
 
 def frequency_grid(period: int, length: int, directions: int, device: torch.device) -> Grid:

@@ -9,8 +9,9 @@ import numpy as np
 
 from s4nd.machine_code import Array, Team, compiled, in_parallel, inlined, take
 
-CHANNELS = 64  # that a thread moves at a time
+CHANNELS = 64  # that lie last, gathered at a time
 LANES = 16  # numbers written at a time
+SHARES = 64  # of the channels, where these lead
 
 
 @compiled
@@ -72,7 +73,7 @@ def scatter(product: Array, signal: Array, skip: Array, team: Team) -> Array:
 @inlined
 def _scatter(counter: Array, product: Array, signal: Array, skip: Array, found: Array) -> None:
     batch, channels, a, b, last = signal.shape
-    each = -(-channels // CHANNELS)
+    each = -(-channels // SHARES)
     first = take(counter) * each
     while first < channels:
         for c in range(first, min(first + each, channels)):
@@ -95,7 +96,7 @@ def dots(first: Array, second: Array, team: Team) -> Array:
 
 @inlined
 def _dots(counter: Array, first: Array, second: Array, found: Array) -> None:
-    each = -(-len(first) // CHANNELS)
+    each = -(-len(first) // SHARES)
     start = take(counter) * each
     while start < len(first):
         for c in range(start, min(start + each, len(first))):

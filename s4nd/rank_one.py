@@ -55,7 +55,7 @@ class RankOneTaps(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, of_taps: Tensor) -> tuple[Tensor | None, ...]:
         """Of every parameter."""
-        _ = ctx.saved_tensors
+        _ = ctx.saved_tensors  # raises if one was changed since
         of_spectrum = ctx.grid.taps_backward(of_taps.double()).contiguous().numpy()
         of_log_dt, of_c, of_found = channels.backward(*ctx.inputs, of_spectrum, team())
         of_a_real, of_a_imag, of_b, of_p = state_spaces.prepare_backward(

@@ -99,6 +99,17 @@ def test_real_poles_on_the_frequency_grid(dense):
     assert dense.relative(space(24), dense.kernel(space, 24)) < 1e-4
 
 
+def assert_machine_code_equals_torch(monkeypatch, space, compute, weight):
+    found = []
+    for machine_code in (True, False):
+        monkeypatch.setattr(AxisStateSpace, "_has_machine_code", lambda _: machine_code)  # noqa: B023
+        result = compute()
+        gradients = torch.autograd.grad((result * weight).sum(), list(space.parameters()))
+        found.append([result, *gradients])
+    for ours, plain in zip(*found, strict=True):
+        torch.testing.assert_close(ours, plain, rtol=1e-8, atol=1e-9)
+
+
 @pytest.mark.parametrize("copies", [1, 2, 6])
 @pytest.mark.parametrize("size", [1, 2, 7, 8, 700])
 @pytest.mark.parametrize("basis", ["legs", "fourier"])
@@ -111,28 +122,23 @@ def test_machine_code_equals_torch(monkeypatch, basis, size, copies):
         space.B.add_(torch.randn_like(space.B) / 4)
     length = max(round(size / 1.1) - 1, 1)
     weight = torch.randn(4, 6, length).double()
-    found = []
-    for machine_code in (True, False):
-        monkeypatch.setattr(AxisStateSpace, "_has_machine_code", lambda _: machine_code)  # noqa: B023
-        kernel = space(length, 1.1)
-        gradients = torch.autograd.grad((kernel * weight).sum(), list(space.parameters()))
-        found.append([kernel, *gradients])
-    for ours, plain in zip(*found, strict=True):
-        torch.testing.assert_close(ours, plain, rtol=1e-8, atol=1e-9)
+    assert_machine_code_equals_torch(monkeypatch, space, lambda: space(length, 1.1), weight)
 
 
-@pytest.mark.parametrize("changes", [{"state": 72}, {"state": 130}, {"bidirectional": False}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"state": 72},
+        {"state": 130},
+        {"bidirectional": False},
+        {"bidirectional": False, "size": 600},
+    ],
+)
 def test_machine_code_takes_every_configuration(monkeypatch, changes):
-    """More pole pairs than a block holds, a last block that is not full, one direction."""
+    """More pole pairs than a block holds, a last block that is not full, one direction, an FFT."""
     space = axis("legs", channels=20, **changes).double()
     weight = torch.randn(1, 20, 48).double()
-    found = []
-    for machine_code in (True, False):
-        monkeypatch.setattr(AxisStateSpace, "_has_machine_code", lambda _: machine_code)  # noqa: B023
-        taps = space.taps(24)
-        found.append([taps, *torch.autograd.grad((taps * weight).sum(), list(space.parameters()))])
-    for ours, plain in zip(*found, strict=True):
-        torch.testing.assert_close(ours, plain, rtol=1e-8, atol=1e-9)
+    assert_machine_code_equals_torch(monkeypatch, space, lambda: space.taps(24), weight)
 
 
 @pytest.mark.parametrize("copies", [1, 4, 40])
