@@ -5,14 +5,14 @@ from typing import Any
 
 # Names are looked up when asked for, so that importing the package stays quick.
 _HOMES = {
-    "build": "backbones",
-    "BACKBONES": "backbones",
-    "from_reference": "reference",
-    "load_checkpoint": "checkpoint",
-    "read_card": "checkpoint",
-    "save_checkpoint": "checkpoint",
-    "ModelCard": "card",
-    "Preprocessing": "card",
+    "build": "networks.backbones",
+    "BACKBONES": "networks.backbones",
+    "from_reference": "checkpoints.reference",
+    "load_checkpoint": "checkpoints.folder",
+    "read_card": "checkpoints.folder",
+    "save_checkpoint": "checkpoints.folder",
+    "ModelCard": "checkpoints.card",
+    "Preprocessing": "checkpoints.card",
     "CheckpointError": "errors",
     "PretrainedError": "errors",
 }

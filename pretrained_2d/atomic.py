@@ -1,4 +1,4 @@
-"""Files and folders that are either whole or not there: write beside, fsync, rename."""
+"""Atomic files and folders: write beside, fsync, rename."""
 
 import os
 import re
@@ -12,7 +12,7 @@ LEFTOVER = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.(?P<state>partial|older)")
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Replace `path` by `content`, whole or not at all, also when the process is killed."""
+    """Replace `path` by `content` atomically, also when the process is killed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
     try:
@@ -69,7 +69,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def replace_folder(beside: Path, path: Path) -> None:
-    """Give the complete folder `beside` the name `path`; an older one makes way first."""
+    """Rename the complete folder `beside` to `path`, replacing an older one."""
     older = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.older")
     if path.exists():
         path.rename(older)
@@ -79,9 +79,9 @@ def replace_folder(beside: Path, path: Path) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Clear away below `folder` what killed processes left half-written by the functions above.
+    """Remove partial files and folders below `folder` that killed processes left.
 
-    A folder that was just making way for its successor gets its name back.
+    A folder that was being replaced gets its name back.
     """
     for path in sorted(folder.rglob(".*")):
         left = LEFTOVER.fullmatch(path.name)

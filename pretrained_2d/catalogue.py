@@ -1,4 +1,4 @@
-"""The networks there are, with their number of parameters and the size of their inputs."""
+"""List the available networks with their number of parameters and input size."""
 
 from collections.abc import Iterator
 from fnmatch import fnmatch
@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from pretrained_2d.backbones import BACKBONES, build
 from pretrained_2d.errors import PretrainedError
+from pretrained_2d.networks.backbones import BACKBONES, build
 
 # The forms of the paper's tables, beside the plain one.
 FORMS: dict[str, list[dict[str, Any]]] = {
@@ -25,8 +25,8 @@ FORMS: dict[str, list[dict[str, Any]]] = {
 }
 
 
-class Entry(NamedTuple):
-    """One form of a network, with its usual number of classes."""
+class NetworkEntry(NamedTuple):
+    """One form of a network, with its default number of classes."""
 
     name: str
     options: dict[str, Any]
@@ -36,13 +36,13 @@ class Entry(NamedTuple):
     summary: str
 
 
-def our_networks() -> Iterator[Entry]:
+def our_networks() -> Iterator[NetworkEntry]:
     """Every backbone of this package, in the forms of the paper."""
     for name, backbone in BACKBONES.items():
         for options in FORMS.get(name, [{}]):
             network: Any = _outline(name, options)
             size = network.config.input_size
-            yield Entry(name, options, network.ndim, _count(network), size, backbone.summary)
+            yield NetworkEntry(name, options, network.ndim, _count(network), size, backbone.summary)
 
 
 def library_sizes() -> dict[str, int]:
@@ -50,7 +50,7 @@ def library_sizes() -> dict[str, int]:
     return {library: len(list(names)) for library, names in _library_names().items()}
 
 
-def matching_networks(pattern: str) -> Iterator[Entry]:
+def matching_networks(pattern: str) -> Iterator[NetworkEntry]:
     """Networks of all sources whose name matches a pattern such as `timm/resnet*`."""
     yield from (entry for entry in our_networks() if fnmatch(entry.name, pattern))
     for library, names in _library_names().items():
@@ -67,18 +67,18 @@ def _library_names() -> dict[str, list[str]]:
     return {"timm": timm.list_models(), "torchvision": torchvision}
 
 
-def _library_entry(library: str, name: str) -> Entry:
-    from pretrained_2d.foreign.usual import usual_inputs
+def _library_entry(library: str, name: str) -> NetworkEntry:
+    from pretrained_2d.checkpoints.foreign.preprocessing import default_inputs
 
     architecture = f"{library}/{name}"
     try:
         network: Any = _outline(architecture, {})
     except (PretrainedError, RuntimeError, NotImplementedError) as error:
-        return Entry(architecture, {}, 2, 0, (), f"cannot be used: {error}")
-    usual = usual_inputs(architecture, network, "")
-    size = (usual.preprocessing.image_size,) * 2
-    frames = (usual.num_frames,) if usual.num_frames else ()
-    return Entry(architecture, {}, network.ndim, _count(network), (*frames, *size), "")
+        return NetworkEntry(architecture, {}, 2, 0, (), f"cannot be used: {error}")
+    default = default_inputs(architecture, network, "")
+    size = (default.preprocessing.image_size,) * 2
+    frames = (default.num_frames,) if default.num_frames else ()
+    return NetworkEntry(architecture, {}, network.ndim, _count(network), (*frames, *size), "")
 
 
 def _outline(architecture: str, options: dict[str, Any]) -> nn.Module:

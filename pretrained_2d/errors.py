@@ -1,8 +1,8 @@
-"""What can go wrong below the application: one base class, shown to users as one message."""
+"""Errors of this package, with one base class; each is shown to users as one message."""
 
 
 class PretrainedError(ValueError):
-    """A problem a user can cause and mend: wrong file, wrong name, wrong setting."""
+    """A problem that a user can fix: a wrong file, name or setting."""
 
 
 class CheckpointError(PretrainedError):
@@ -14,4 +14,4 @@ class ImageDataError(PretrainedError):
 
 
 class TrainingError(PretrainedError):
-    """Training cannot go on: the loss is not finite, or a batch does not fit in memory."""
+    """Training cannot continue: the loss is not finite, or a batch does not fit in memory."""

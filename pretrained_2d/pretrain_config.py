@@ -4,16 +4,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pretrained_2d.augmentation import Augmentation
-from pretrained_2d.recipe import Recipe
+from pretrained_2d.images.augmentation import Augmentation
 from pretrained_2d.setting import setting
+from pretrained_2d.training.recipe import Recipe
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseConfig:
-    """A part of progressive training; the learning rate warms up and decays anew in each."""
+    """A phase of progressive training, with its own warm-up and decay."""
 
     epochs: int = setting(help="of this phase; together they replace recipe.epochs")
     size: int | None = setting(None, "of the images shown; image_size if not given", unit="pixels")
@@ -26,13 +26,15 @@ class PretrainConfig:
 
     architecture: str = setting(help="as in `videopipe models`")
     options: dict[str, Any] = setting(
-        default_factory=dict, help="of the network; `axis` names differences from its defaults"
+        default_factory=dict, help="of the network; `axis` lists differences from its defaults"
     )
     data: Path | None = setting(None, "folder of images; not needed with the input `data`")
     large_data: Path | None = setting(
         None, "as data, for a million files: they are not listed to see changes", runtime=True
     )
-    data_version: str | None = setting(None, "a word for the state of large_data, such as 2012")
+    data_version: str | None = setting(
+        None, "version of large_data, such as 2012; another version means other data"
+    )
 
     image_size: int = setting(224, "of the base resolution, which has rate 1", unit="pixels")
     resize: int | None = setting(None, "short side before the crop; image_size if not given")

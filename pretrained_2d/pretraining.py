@@ -1,4 +1,4 @@
-"""Pretraining put together: images, network, phases, evaluation at every size."""
+"""Pretraining: images, network, phases, evaluation at every size."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -7,27 +7,27 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
-from pretrained_2d.augment import TrainTransform
-from pretrained_2d.backbones import build
-from pretrained_2d.bandlimit import set_bandlimit, with_bandlimit
-from pretrained_2d.card import ModelCard, Preprocessing
-from pretrained_2d.checkpoint import load_checkpoint
-from pretrained_2d.image_evaluation import ImageEvaluation
-from pretrained_2d.image_items import ImageItems, at_most
-from pretrained_2d.image_listing import ImageListing
-from pretrained_2d.image_preparation import training_and_validation
-from pretrained_2d.images import AtSize, TestImages, TrainImages
-from pretrained_2d.network_options import network_options
+from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
+from pretrained_2d.checkpoints.folder import load_checkpoint
+from pretrained_2d.images.dataset import ResizeAndNormalize, TestImages, TrainImages
+from pretrained_2d.images.evaluation import ImageEvaluation
+from pretrained_2d.images.items import ImageItems, ImageListing, random_subset
+from pretrained_2d.images.preparation import training_and_validation
+from pretrained_2d.images.train_transform import TrainTransform
+from pretrained_2d.networks.backbones import BACKBONES, build
+from pretrained_2d.networks.options import network_options
 from pretrained_2d.pretrain_config import PretrainConfig
 from pretrained_2d.randomness import derive_seed
-from pretrained_2d.training import (
+from pretrained_2d.training.train import (
     Phase,
     TrainingProgress,
     TrainingResult,
     tiny_numbers_flushed,
     train,
 )
+from s4nd import S4ND
 
 
 @tiny_numbers_flushed()  # before the first large operation starts torch's threads
@@ -42,8 +42,8 @@ def pretrain(
     """Train on the images of `splits` and leave a checkpoint in `out`; the numbers reached."""
     seed = config.recipe.seed
     training, validation = training_and_validation(splits, config.validation_share, seed)
-    training = at_most(training, config.max_images, seed)
-    validation = at_most(validation, config.max_test_images, seed)
+    training = random_subset(training, config.max_images, seed)
+    validation = random_subset(validation, config.max_test_images, seed)
     objective = config.objective
     if objective == "auto":
         objective = "binary_cross_entropy" if listing.multilabel else "cross_entropy"
@@ -68,7 +68,7 @@ def pretrain(
         "images": {"train": len(training), "val": len(validation)},
     }
     if "test" in splits:
-        test = at_most(splits["test"], config.max_test_images, seed)
+        test = random_subset(splits["test"], config.max_test_images, seed)
         evaluation = _evaluation(config, test, card.preprocessing, objective)
         device = next(model.parameters()).device
         summary["test"] = {
@@ -112,7 +112,7 @@ def _phases(config: PretrainConfig, images: ImageItems, card: ModelCard) -> list
             Phase(
                 data=data,
                 epochs=config.recipe.epochs,
-                normalize=AtSize(card.preprocessing, size),
+                normalize=ResizeAndNormalize(card.preprocessing, size),
                 rate=config.image_size / size,
             )
         ]
@@ -123,7 +123,7 @@ def _phases(config: PretrainConfig, images: ImageItems, card: ModelCard) -> list
             Phase(
                 data=data,
                 epochs=phase.epochs,
-                normalize=AtSize(card.preprocessing, size),
+                normalize=ResizeAndNormalize(card.preprocessing, size),
                 rate=config.image_size / size,
                 begin=partial(set_bandlimit, bandlimit=phase.bandlimit),
                 card=with_bandlimit(card, phase.bandlimit),
@@ -153,7 +153,7 @@ def _evaluation(
 
 
 def _best_at(size: int, out: Path, device: torch.device, evaluation: ImageEvaluation) -> float:
-    """How the network that validated best at this size does on images never looked at."""
+    """Test accuracy of the network that validated best at this size."""
     network, _ = load_checkpoint(out / "best" / _accuracy_at(size))
     return evaluation(network.to(device), [size])[_accuracy_at(size)]
 
@@ -167,3 +167,18 @@ def _numbers(result: TrainingResult) -> dict[str, Any]:
         "batch_size": result.batch_size,
         "seconds": round(result.seconds, 1),
     }
+
+
+def set_bandlimit(model: nn.Module, bandlimit: float | None) -> None:
+    """Give every S4ND layer inside the same bandlimit on all axes."""
+    for module in model.modules():
+        if isinstance(module, S4ND):
+            module.bandlimit = bandlimit
+
+
+def with_bandlimit(card: ModelCard, bandlimit: float | None) -> ModelCard:
+    """The card of a network whose bandlimit was changed by `set_bandlimit`."""
+    if card.architecture not in BACKBONES:
+        return card
+    axis = network_options(card.architecture, {"axis": {}, **card.options}, 0, 0)["axis"]
+    return replace(card, options={**card.options, "axis": {**axis, "bandlimit": bandlimit}})

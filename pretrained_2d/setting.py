@@ -10,14 +10,28 @@ def setting(
     *,
     unit: str | None = None,
     runtime: bool = False,
+    limit: bool = False,
+    names_videos: bool = False,
+    added: bool = False,
     default_factory: Any = MISSING,
 ) -> Any:
     """A dataclass field that carries its meaning: `lr: float = setting(1e-4, "peak rate")`.
 
     `unit` is shown in help and errors ("seconds", "pixels"). A `runtime` field changes speed and
-    not the result (workers, device, log interval), so it is left out of fingerprints.
+    not the result (workers, device, log interval), so it is left out of fingerprints. A `limit`
+    (timeout, memory) is a runtime field that decides which items fail: raising it retries them.
+    An `added` field came after results were made without it: at its default it is left out of
+    fingerprints, so that those results stay valid. `names_videos` marks a path that may be a list
+    of videos, which are then part of fingerprints.
     """
-    metadata = {"help": help, "unit": unit, "runtime": runtime}
+    metadata = {
+        "help": help,
+        "unit": unit,
+        "runtime": runtime or limit,
+        "limit": limit,
+        "names_videos": names_videos,
+        "added": added,
+    }
     if default_factory is not MISSING:
         return field(default_factory=default_factory, metadata=metadata)
     if default is MISSING:

@@ -15,15 +15,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from s4nd import compiled
 from s4nd.bases import BASES
+from s4nd.cache import Memo
+from s4nd.initial import Shape, initial_values
 from s4nd.kernel import bandlimit_mask, diagonal_kernel, two_sided
-from s4nd.layouts import has_machine_code
 from s4nd.low_rank import Grid, frequency_grid, low_rank_spectrum
-from s4nd.start import Shape, initial_values
 
-Start = Literal["random", "deterministic", "identity", "paper"]
+Start = Literal["random", "deterministic", "identity", "difference", "paper"]
+Padding = Literal["zeros", "replicate"]
 Discretisation = Literal["zoh", "bilinear"]
-STARTS = ("random", "deterministic", "identity", "paper")
+STARTS = ("random", "deterministic", "identity", "difference", "paper")
+PADDINGS = ("zeros", "replicate")
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,12 @@ class AxisConfig:
     copies: independent state spaces; channel h uses copy h mod copies.
     start: `random` C; `deterministic`, the first basis function with taps that sum to one;
         `identity`, a delta at lag 0 beside a state space that starts at zero and counts by 1/state,
-        because an optimiser such as Adam moves all entries of C at once; `paper`, the first basis
-        function unscaled in each direction, which doubles a constant signal.
+        because an optimiser such as Adam moves all entries of C at once; `difference`, a delta at
+        lag 0 plus a random kernel whose response to a constant signal is subtracted at lag 0, at
+        every rate and throughout training: it responds to changes of the signal only; `paper`, the
+        first basis function unscaled in each direction, which doubles a constant signal.
+    padding: what lies beyond the ends of the signal, zeros or its end samples. With `replicate` a
+        constant signal stays exactly as it is under `difference`.
     discretisation: of a diagonal A (low-rank ones are bilinear). low_rank: columns of P.
     period: C is stored as C (I - A^period), which makes low-rank kernels cheap; None means size.
     """
@@ -56,6 +63,7 @@ class AxisConfig:
     bandlimit: float | None = None
     copies: int = 1
     start: Start = "random"
+    padding: Padding = "zeros"
     discretisation: Discretisation | None = None
     low_rank: int | None = None
     period: int | None = None
@@ -69,6 +77,8 @@ class AxisConfig:
             raise ValueError(f"unknown basis {self.basis!r}; choose one of {', '.join(BASES)}")
         if self.start not in STARTS:
             raise ValueError(f"unknown start {self.start!r}; choose one of {', '.join(STARTS)}")
+        if self.padding not in PADDINGS:
+            raise ValueError(f"padding must be zeros or replicate, got {self.padding!r}")
         if self.length is not None and not 0 < self.length < math.inf:
             raise ValueError(f"length must be above 0 samples, got {self.length}")
         if not 0 < self.dt_min <= self.dt_max < math.inf:
@@ -130,6 +140,7 @@ class AxisStateSpace(nn.Module):
         self.config, self.channels, self.outputs = config, channels, outputs
         self.bandlimit = config.bandlimit
         self.conversions = 0  # times the parameters were moved or cast, which no version counts
+        self._grids = Memo()
         copies, pairs, rank = config.copies, config.state // 2, config.num_low_rank
         kernels = outputs * (2 if config.bidirectional else 1)
         self.log_dt = nn.Parameter(torch.empty(channels, 1))
@@ -153,9 +164,6 @@ class AxisStateSpace(nn.Module):
         """Kernels along the axis: (K, channels, length), `rate` base samples per sample."""
         if self.P is None:
             return self._diagonal(length, rate)
-        if self._has_machine_code():
-            behind, ahead = self._machine_taps(length, rate).chunk(2, -1)
-            return torch.cat((ahead, behind.flip(-1))) if self.config.bidirectional else ahead
         c, grid = self._limited(self.C.to(self._wide()), torch.float64), self._grid(length, rate)
         dt = self.log_dt.double().exp()[:, 0] * rate
         a = torch.complex(-self.A_real.double().exp(), -self.A_imag.double())  # (S, n)
@@ -164,31 +172,20 @@ class AxisStateSpace(nn.Module):
         return grid.samples(low_rank_spectrum(dt, a, b, c, p, grid)).to(c.dtype)
 
     def _grid(self, length: int, rate: float) -> Grid:
-        directions = 2 if self.config.bidirectional else 1
-        return frequency_grid(self.period(rate), length, directions, self.C.device)
-
-    def _machine_taps(self, length: int, rate: float) -> Tensor:
-        from s4nd.rank_one import RankOneTaps  # loads a compiler
-
-        assert self.P is not None
-        wide = self._wide()
-        c = self._limited(self.C.to(wide), torch.float64)
-        others = (self.log_dt, self.A_real, self.A_imag, self.B, self.P)
-        log_dt, a_real, a_imag, b, p = (x.to(wide) for x in others)
-        parameters = (log_dt, a_real, a_imag, b, c, p)
-        return RankOneTaps.apply(*parameters, rate, self._grid(length, rate), self.outputs)
-
-    def _has_machine_code(self) -> bool:
-        """For the usual rank of P."""
-        return self.config.num_low_rank == 1 and has_machine_code(self.C)
+        key = (self.period(rate), length, self.C.device)
+        return self._grids.get(key, lambda: frequency_grid(*key))
 
     def _diagonal(self, length: int, rate: float) -> Tensor:
-        wide = self._wide()
-        dt = self.log_dt.to(wide).exp() * rate  # (H, 1)
-        a = torch.stack((-self.A_real.to(wide).exp(), -self.A_imag.to(wide)), -1)  # (S, n, 2)
-        a, b = self._tile(a), self._tile(self.B[0].to(wide))  # (H or 1, n, 2)
-        c = self._limited(self.C.to(wide), wide)
+        dt, a, b, c = self.continuous(rate)
         return diagonal_kernel(dt, a, b, c, length=length, rule=self.config.rule)
+
+    def continuous(self, rate: float = 1.0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Step and diagonal state space: dt (H, 1), a and b (H or 1, n, 2), c (K, H, n, 2)."""
+        wide = self._wide()
+        dt = self.log_dt.to(wide).exp() * rate
+        a = torch.stack((-self.A_real.to(wide).exp(), -self.A_imag.to(wide)), -1)  # (S, n, 2)
+        c = self._limited(self.C.to(wide), wide)
+        return dt, self._tile(a), self._tile(self.B[0].to(wide)), c
 
     def _wide(self) -> torch.dtype:
         return torch.promote_types(self.C.dtype, torch.float32)
@@ -211,17 +208,34 @@ class AxisStateSpace(nn.Module):
 
         The backward kernel starts at lag -1. One-sided kernels have zeros at negative lags.
         """
-        if self._has_machine_code():
-            taps = self._machine_taps(length, rate)
+        if self.config.num_low_rank == 1 and compiled.usable(self.C):
+            taps = self._compiled_taps(length, rate)
         else:
             kernels = self(length, rate)  # (K, H, length)
             behind = kernels[self.outputs :] if self.config.bidirectional else None
             taps = two_sided(kernels[: self.outputs], behind)
+        if self.config.start not in ("identity", "difference"):
+            return taps
+        delta = functional.pad(taps.new_ones(1), (length, length - 1))
         if self.config.start == "identity":
             # A state space counts by 1 / state: so it leaves zero no faster than taps would.
-            delta = functional.pad(taps.new_ones(1), (length, length - 1))
-            taps = taps / self.config.state + delta
-        return taps
+            return taps / self.config.state + delta
+        # The taps sum to one, whatever the parameters, the length and the rate: the response of
+        # the sampled kernel to a constant signal is subtracted at lag 0, where nothing is mixed.
+        return taps + (1 - taps.sum(-1, keepdim=True)) * delta
+
+    def _compiled_taps(self, length: int, rate: float) -> Tensor:
+        """The same, without the delta of an identity start."""
+        c = self._limited(self.C, torch.float64)
+        assert self.P is not None
+        shared = (self.log_dt, self.A_real, self.A_imag, self.B, self.P)
+        return compiled.rank_one_taps(
+            [*[x.to(c.dtype) for x in shared], c],
+            rate=rate,
+            period=self.period(rate),
+            length=length,
+            directions=2 if self.config.bidirectional else 1,
+        )
 
     def period(self, rate: float) -> int:
         """Samples over which a low-rank kernel is folded."""
@@ -229,6 +243,7 @@ class AxisStateSpace(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> AxisStateSpace:
         self.conversions += 1
+        self._grids.clear()
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
     def extra_repr(self) -> str:

@@ -54,7 +54,7 @@ def legs(state: int, copy: int = 0) -> StateSpace:
     # everywhere.
     vectors = vectors[:, half] * torch.exp(-1j * vectors[0, half].angle())
     b = vectors.mH @ q.to(vectors.dtype)
-    b = _complex(b.real, b.imag.clamp(-2, 2))  # the largest would drown the others
+    b = _complex(b.real, b.imag.clamp(-2, 2))  # larger ones would dominate the others
     low_rank = (vectors.mH @ p.to(vectors.dtype))[None]
     return StateSpace(_complex(-0.5, eigenvalues[half]), b, low_rank, vectors[0])
 

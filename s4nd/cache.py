@@ -1,52 +1,94 @@
-"""Kernels that were made before, for as long as the parameters they came from are the same."""
+"""Results that are kept from call to call."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-from s4nd.axis import AxisStateSpace
+if TYPE_CHECKING:
+    from s4nd.axis import AxisStateSpace
 
-MAX_SHAPES = 8
+MAX_ENTRIES = 8
 
 
-class KernelCache:
-    """What was made per key (shape, rate, ...), each with the state of the parameters at the time.
+def may_keep() -> bool:
+    """Whether tensors made now are ordinary ones that a later call can use.
 
-    A copied or unpickled cache is empty: it is not part of the layer's state.
+    Not while a call is traced or transformed, and not under a dispatch mode such as that of fake
+    tensors: what is made there belongs to the trace.
+    """
+    if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
+        return False
+    transformed = torch._C._functorch.peek_interpreter_stack() is not None
+    return not transformed and _get_current_dispatch_mode() is None
+
+
+class Memo:
+    """The last few results by key; several threads may use it.
+
+    A copied or unpickled memo is empty: it is not part of a layer's state.
     """
 
     def __init__(self) -> None:
-        self._entries: dict[Hashable, tuple[list[object], list[Tensor]]] = {}
+        self._entries: dict[Hashable, Any] = {}
+        self._lock = Lock()
 
-    def get(
-        self, key: Hashable, spaces: Sequence[AxisStateSpace], make: Callable[[], list[Tensor]]
-    ) -> list[Tensor]:
-        """The tensors of this key, made again if a parameter changed or gradients are recorded."""
-        if torch.is_grad_enabled() or torch.compiler.is_compiling():
+    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """The result of this key, made if it is not there."""
+        if not may_keep():
             return make()
-        parameters = [p for space in spaces for p in space.parameters()]
-        if any(p.is_inference() for p in parameters):
-            return make()  # nothing counts the changes of such tensors
-        # In-place changes raise the version, `load_state_dict(assign=True)` gives other tensors
-        # (they are kept, so an id is not used again), and `.to()` is counted by the axis.
-        state: list[object] = [(id(p), p, p._version) for p in parameters]
-        state += [(space.conversions, space.bandlimit) for space in spaces]
         found = self._entries.get(key)
-        if found is None or found[0] != state:
-            if key not in self._entries and len(self._entries) >= MAX_SHAPES:
-                self._entries.pop(next(iter(self._entries)))
-            found = self._entries[key] = (state, make())
-        return found[1]
+        if found is None:
+            with torch.inference_mode(False):  # autograd may save it later
+                found = make()
+            with self._lock:
+                while len(self._entries) >= MAX_ENTRIES:
+                    self._entries.pop(next(iter(self._entries)))
+                self._entries[key] = found
+        return found
 
     def clear(self) -> None:
         """Forget everything."""
-        self._entries.clear()
+        with self._lock:
+            self._entries.clear()
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __reduce__(self) -> tuple[type[KernelCache], tuple[()]]:
-        return KernelCache, ()
+    def __reduce__(self) -> tuple[type[Memo], tuple[()]]:
+        return type(self), ()
+
+
+class KernelCache(Memo):
+    """The kernels of a layer per key (shape, rate, engine), until a parameter changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._state: list[object] = []
+
+    def get_for(
+        self, key: Hashable, spaces: Sequence[AxisStateSpace], make: Callable[[], list[Tensor]]
+    ) -> list[Tensor]:
+        """The tensors of this key, made without gradient."""
+        parameters = [p for space in spaces for p in space.parameters()]
+        if not may_keep() or any(p.is_inference() for p in parameters):
+            return make()  # no version counts the changes of inference tensors
+        # In-place changes raise the version, `load_state_dict(assign=True)` gives other tensors
+        # (they are kept, so an id is not used again), and `.to()` is counted by the axis.
+        state: list[object] = [(id(p), p, p._version) for p in parameters]
+        state += [(space.conversions, space.bandlimit) for space in spaces]
+        if state != self._state:
+            self.clear()
+            self._state = state
+        with torch.no_grad():
+            return self.get(key, make)
+
+    def clear(self) -> None:
+        """Forget everything, also the parameters that were seen."""
+        super().clear()
+        self._state = []

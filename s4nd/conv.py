@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from s4nd.layouts import has_machine_code
-from s4nd.products import SeparableProduct, ShiftedRows
+from s4nd import compiled
 
 
 class Mixing(NamedTuple):
@@ -27,21 +26,37 @@ class Mixing(NamedTuple):
 
 
 def lag_window(taps: Tensor, size: int) -> Tensor:
-    """Taps for exactly the lags -(size - 1) ... size - 1 that a signal of `size` samples meets."""
+    """Taps for exactly the lags -(size - 1) ... size - 1 of a signal of `size` samples."""
     missing = size - taps.shape[-1] // 2  # at least 0: kernels are never longer than the signal
     return functional.pad(taps, (missing - 1, missing))
 
 
 def toeplitz(taps: Tensor, size: int) -> Tensor:
     """T[i, j] = tap of lag i - j: (..., size, size)."""
-    if has_machine_code(taps):
-        from s4nd.diagonals import Toeplitz  # loads a compiler
+    if compiled.usable(taps):
+        return compiled.toeplitz_matrices(taps, size)
+    # One row, repeated without its last entry, moves by one from row to row.
+    width = 2 * size
+    row = functional.pad(lag_window(taps, size).flip(-1), (0, 1)).roll(1 - size, -1)
+    rows = row[..., None, :].expand(*row.shape[:-1], size, width).flatten(-2)
+    rows = rows[..., : size * (width - 1)]
+    shifted = rows.reshape(*rows.shape[:-1], size, width - 1)
+    return shifted[..., :size].contiguous()
 
-        return Toeplitz.apply(taps, size)
-    row = lag_window(taps, size).flip(-1)  # lags size - 1 ... -(size - 1)
-    if torch.compiler.is_compiling():
-        return row.unfold(-1, size, 1).flip(-2)
-    return ShiftedRows.apply(row)
+
+def repeat_ends(matrix: Tensor, taps: Tensor) -> Tensor:
+    """A Toeplitz matrix for a signal that goes on beyond its ends with its first and last sample.
+
+    matrix (..., size, size) of taps (..., 2 L): what a row finds before the signal is added to its
+    first column, and what it finds after the signal to its last.
+    """
+    size, half = matrix.shape[-1], taps.shape[-1] // 2
+    lags = torch.arange(-half, half, device=taps.device)[:, None]
+    reached = torch.arange(size, device=taps.device) - lags  # (2 L, size): row i minus lag
+    before = taps @ (reached < 0).to(taps.dtype)  # (..., size)
+    after = taps @ (reached >= size).to(taps.dtype)
+    left = functional.pad(before[..., None], (0, size - 1))
+    return matrix + left + functional.pad(after[..., None], (size - 1, 0))
 
 
 def convolve_matmul(
@@ -56,8 +71,8 @@ def convolve_matmul(
     the layout (channels, height, batch, width), and nothing moves between the products.
     """
     count = len(matrices)
-    if mixing == (1, 1, False) and count > 1 and not torch.compiler.is_compiling():
-        return SeparableProduct.apply(signal, skip[0], *[m[0] for m in matrices])
+    if mixing == (1, 1, False) and count > 1 and compiled.usable(signal):
+        return compiled.separable_product(signal, skip[0], [m[0] for m in matrices])
     by_rank = [m.view(mixing.rank, mixing.groups, *m.shape[1:]) for m in matrices]
     order = (1, 2, 0) if count == 1 else (1, *range(2, count + 1), 0, count + 1)
     x = signal.permute(order)  # (channels, *axes but the last, batch, last)
@@ -109,11 +124,24 @@ def _add_from_left(y: Tensor, matrix: Tensor, z: Tensor, *, dense: bool) -> Tens
     return torch.baddbmm(y.flatten(2), matrix, z.flatten(2)).view(y.shape)
 
 
-def convolve_fft(signal: Tensor, taps: Sequence[Tensor], skip: Tensor, mixing: Mixing) -> Tensor:
+def convolve_fft(
+    signal: Tensor,
+    taps: Sequence[Tensor],
+    skip: Tensor,
+    mixing: Mixing,
+    repeats: Sequence[bool] = (),
+) -> Tensor:
     """The same convolution and skip by a zero-padded N-D transform.
 
-    signal (batch, channels, *axes); taps one per axis, (rank groups, channels, 2 L).
+    signal (batch, channels, *axes); taps one per axis, (rank groups, channels, 2 L); repeats: the
+    axes along which the end samples go on beyond the ends (no axis when empty).
     """
+    through = _skip_term(signal.transpose(0, 1), skip, dense=mixing.dense).transpose(0, 1)
+    margins = [0] * len(taps)
+    for axis in [axis for axis, repeated in enumerate(repeats) if repeated]:
+        size, margins[axis] = signal.shape[2 + axis], taps[axis].shape[-1] // 2
+        places = torch.arange(-margins[axis], size + margins[axis], device=signal.device)
+        signal = signal.index_select(2 + axis, places.clamp(0, size - 1))
     sizes = signal.shape[2:]
     padded = [_fast_length(n + t.shape[-1] // 2) for n, t in zip(sizes, taps, strict=True)]
     dims = tuple(range(-len(sizes), 0))
@@ -131,8 +159,8 @@ def convolve_fft(signal: Tensor, taps: Sequence[Tensor], skip: Tensor, mixing: M
     else:
         result = (spectrum.unsqueeze(1) * kernel).flatten(1, 2)
     out = torch.fft.irfftn(result, s=padded, dim=dims)
-    through = _skip_term(signal.transpose(0, 1), skip, dense=mixing.dense).transpose(0, 1)
-    return out[(..., *[slice(0, n) for n in sizes])] + through
+    inside = [slice(margin, n - margin) for margin, n in zip(margins, sizes, strict=True)]
+    return out[(..., *inside)] + through
 
 
 def _only(axis: int, count: int) -> list[int]:

@@ -10,10 +10,10 @@ from s4nd.layer import S4ND
 
 @torch.no_grad()
 def inflate(layer: S4ND, axis: AxisConfig, *, position: int = 0) -> S4ND:
-    """A layer with `axis` inserted before axis `position`; all others keep their weights bit for
-    bit.
+    """A layer with `axis` inserted before axis `position`; the others keep their weights exactly.
 
-    With `start="identity"` on the new axis the result equals the given layer on every slice.
+    With `start="identity"` on the new axis the result equals the given layer on every slice, up to
+    rounding.
     """
     count = len(layer.axes)
     if not 0 <= position <= count:

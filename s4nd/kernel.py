@@ -37,16 +37,12 @@ def two_sided(ahead: Tensor, behind: Tensor | None) -> Tensor:
     return torch.cat((before, ahead), -1)
 
 
-def diagonal_kernel(
-    dt: Tensor, a: Tensor, b: Tensor, c: Tensor, *, length: int, rule: str
-) -> Tensor:
-    """2 Re sum_n c_n b_n w_n z_n^l for l < length: (K, H, length).
+def discretise(dt: Tensor, a: Tensor, b: Tensor, *, rule: str) -> tuple[Complex, Complex]:
+    """x_l = z x_(l-1) + w u_l of x' = a x + b u: (log z, w), both (H, n).
 
-    dt (H, 1), a and b (H or 1, n, 2), c (K, H, n, 2).
-    Zero-order hold: z = exp(dt a), w = (z - 1) / a. Bilinear: z = (1 + dt a / 2) / (1 - dt a / 2).
-
-    With l = q * width + r the power splits into z^(q width) z^r, so only 2 sqrt(length) powers are
-    needed, and the sum over n becomes a matrix product.
+    dt (H, 1), a and b (H or 1, n, 2).
+    Zero-order hold: z = exp(dt a), w = b (z - 1) / a.
+    Bilinear: z = (1 + dt a / 2) / (1 - dt a / 2), w = b dt / (1 - dt a / 2).
     """
     a_pair = (a[..., 0], a[..., 1])
     dta = (dt * a_pair[0], dt * a_pair[1])  # (H, n)
@@ -61,7 +57,20 @@ def diagonal_kernel(
         z = _divide((1 + dta[0] / 2, dta[1] / 2), denominator)
         log_z = ((z[0] * z[0] + z[1] * z[1]).log() / 2, torch.atan2(z[1], z[0]))
         w = _divide((dt.expand_as(dta[0]), torch.zeros_like(dta[0])), denominator)
-    w = _multiply(w, (b[..., 0], b[..., 1]))  # (H, n)
+    return log_z, _multiply(w, (b[..., 0], b[..., 1]))
+
+
+def diagonal_kernel(
+    dt: Tensor, a: Tensor, b: Tensor, c: Tensor, *, length: int, rule: str
+) -> Tensor:
+    """2 Re sum_n c_n w_n z_n^l for l < length, with z and w of `discretise`: (K, H, length).
+
+    dt (H, 1), a and b (H or 1, n, 2), c (K, H, n, 2).
+
+    With l = q * width + r the power splits into z^(q width) z^r, so only 2 sqrt(length) powers are
+    needed, and the sum over n becomes a matrix product.
+    """
+    log_z, w = discretise(dt, a, b, rule=rule)
     w = _multiply(w, (c[..., 0], c[..., 1]))  # (K, H, n)
     width = math.ceil(math.sqrt(length))
     blocks = -(-length // width)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Literal
 
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from s4nd import conv
 from s4nd.axis import AxisConfig, AxisStateSpace, check_bandlimit
 from s4nd.cache import KernelCache
-from s4nd.crossover import prefers_matmul
+from s4nd.engine import prefers_matmul
 
 Engine = Literal["auto", "matmul", "fft"]
 Rate = float | Sequence[float]
@@ -76,9 +77,9 @@ class S4ND(nn.Module):
         """(batch, channels, *axes) -> the same shape; rate = base samples per sample, per axis."""
         rates = self._rates(rate)
         self._check(signal)
-        dtype = signal.dtype
-        if torch.is_autocast_enabled(signal.device.type):
-            dtype = torch.get_autocast_dtype(signal.device.type)
+        dtype, device = signal.dtype, signal.device.type
+        if _has_autocast(device) and torch.is_autocast_enabled(device):
+            dtype = torch.get_autocast_dtype(device)
         shape = tuple(signal.shape[2:])
         engine = self.choose_engine(shape, rates)
         operators = self._operators(shape, rates, engine)
@@ -86,8 +87,9 @@ class S4ND(nn.Module):
             operators = [matrix.to(dtype) for matrix in operators]
             return conv.convolve_matmul(signal.to(dtype), operators, self.D.to(dtype), self.mixing)
         wide = torch.promote_types(dtype, torch.float32)
-        with torch.autocast(signal.device.type, enabled=False):
-            y = conv.convolve_fft(signal.to(wide), operators, self.D.to(wide), self.mixing)
+        with _without_autocast(device):
+            skip, repeats = self.D.to(wide), [axis.padding == "replicate" for axis in self.axes]
+            y = conv.convolve_fft(signal.to(wide), operators, skip, self.mixing, repeats)
         return y.to(dtype)
 
     def kernel(self, shape: Sequence[int], rate: Rate = 1.0) -> Tensor:
@@ -160,7 +162,7 @@ class S4ND(nn.Module):
             raise ValueError(f"S4ND cannot convolve an empty axis, got {what}")
 
     def choose_engine(self, shape: Sequence[int], rate: Rate = 1.0) -> Engine:
-        """The engine that a signal with these axes goes through: `auto` takes the cheaper one."""
+        """The engine used for a signal with these axes: `auto` takes the faster one."""
         if self.engine != "auto":
             return self.engine
         lengths = self._lengths(shape, self._rates(rate))
@@ -178,17 +180,21 @@ class S4ND(nn.Module):
         """
         rates = self._rates(rate)
         wanted = zip(self._spaces(), self._lengths(shape, rates), rates, strict=True)
-        with torch.autocast(self.D.device.type, enabled=False):
+        with _without_autocast(self.D.device.type):
             return [space.taps(length, each) for space, length, each in wanted]
 
     def _operators(
         self, shape: tuple[int, ...], rates: tuple[float, ...], engine: Engine
     ) -> list[Tensor]:
-        """Toeplitz matrices, or taps for the FFT; in eval mode made once and reused."""
-        if self.training:
-            return self._make_operators(shape, rates, engine)
+        """Toeplitz matrices, or taps for the FFT.
+
+        Made once and reused in eval mode without gradients, and if all state spaces are frozen.
+        """
         make = partial(self._make_operators, shape, rates, engine)
-        return self._cache.get((shape, rates, engine), self._spaces(), make)
+        frozen = not any(p.requires_grad for p in self.spaces.parameters())
+        if not frozen and (self.training or torch.is_grad_enabled()):
+            return make()
+        return self._cache.get_for((shape, rates, engine), self._spaces(), make)
 
     def _make_operators(
         self, shape: Sequence[int], rates: Sequence[float], engine: Engine
@@ -196,12 +202,20 @@ class S4ND(nn.Module):
         taps = self.taps(shape, rates)
         if engine == "fft":
             return taps
-        return [conv.toeplitz(t, size) for t, size in zip(taps, shape, strict=True)]
+        matrices = [conv.toeplitz(t, size) for t, size in zip(taps, shape, strict=True)]
+        return [
+            conv.repeat_ends(matrix, each) if axis.padding == "replicate" else matrix
+            for axis, matrix, each in zip(self.axes, matrices, taps, strict=True)
+        ]
 
     def train(self, mode: bool = True) -> S4ND:
         """Switch the mode; kernels made before are forgotten."""
         self._cache.clear()
         return super().train(mode)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> S4ND:
+        self._cache.clear()  # kernels would keep memory of the device that the layer leaves
+        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
     def extra_repr(self) -> str:
         """Shown by print(layer)."""
@@ -209,6 +223,15 @@ class S4ND(nn.Module):
         if self.out_channels is not None:
             options += f", out_channels={self.out_channels}"
         return f"{self.channels}, {options}, multiplier={self.multiplier}"
+
+
+def _has_autocast(device: str) -> bool:
+    return torch.amp.is_autocast_available(device)
+
+
+def _without_autocast(device: str) -> AbstractContextManager[object]:
+    """Some devices, such as meta, have no autocast to switch off."""
+    return torch.autocast(device, enabled=False) if _has_autocast(device) else nullcontext()
 
 
 def state_space_parameters(module: nn.Module) -> list[nn.Parameter]:

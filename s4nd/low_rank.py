@@ -15,12 +15,9 @@ inverse transform is a matrix product.
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 
 import torch
 from torch import Tensor
-
-from s4nd.kernel import two_sided
 
 LONGEST_MATRIX = 512  # samples of a period that are transformed by a matrix product
 
@@ -45,12 +42,11 @@ class Grid:
     Their spectra are real parts, imaginary parts, mean: 2F + 1 numbers.
     """
 
-    def __init__(self, period: int, length: int, directions: int, device: torch.device) -> None:
-        self.period, self.length, self.directions = period, length, directions
+    def __init__(self, period: int, length: int, device: torch.device) -> None:
+        self.period, self.length = period, length
         index = torch.arange(1, period // 2 + 1, dtype=torch.float64, device=device)
         self.t = 2 * math.pi / period * index  # (F,)
-        self.waves = torch.stack(((self.t / 2).sin(), (self.t / 2).cos(), self.t.sin()))
-        self.sin, self.cos, self.sin_full = self.waves
+        self.sin, self.cos, self.sin_full = (self.t / 2).sin(), (self.t / 2).cos(), self.t.sin()
         # Each frequency stands for its conjugate too, except pi, which is its own.
         self.weight = (2 - (2 * index == period).to(self.t.dtype)) / period
         if period <= LONGEST_MATRIX:
@@ -58,10 +54,6 @@ class Grid:
             phase, one = position * self.t, torch.ones_like(position)  # (L, F), (L, 1)
             columns = (self.weight * phase.cos(), -self.weight * phase.sin(), one)
             self.inverse = torch.cat(columns, -1)  # (L, 2F + 1)
-            ahead, behind = self.inverse.mT, self.inverse.mT.flip(-1)
-            none = torch.zeros_like(ahead)
-            rows = (torch.cat((none, ahead), -1), torch.cat((behind, none), -1))
-            self.to_taps = torch.cat(rows[:directions])  # (directions (2F + 1), 2 L)
 
     def samples(self, spectrum: Tensor) -> Tensor:
         """(..., 2F + 1) -> (..., length), by a product or, for long kernels, an FFT."""
@@ -73,42 +65,15 @@ class Grid:
         values = torch.cat(((self.period * mean).to(positive.dtype), positive), -1)
         return torch.fft.irfft(values, self.period)[..., : self.length]
 
-    def taps(self, spectrum: Tensor) -> Tensor:
-        """(..., directions, 2F + 1) -> (..., 2 L): lags from -L to L - 1."""
-        if self.period <= LONGEST_MATRIX:
-            return torch.matmul(spectrum.flatten(-2), self.to_taps)
-        samples = self.samples(spectrum)
-        behind = samples[..., 1, :] if self.directions == 2 else None
-        return two_sided(samples[..., 0, :], behind)
 
-    def taps_backward(self, of_taps: Tensor) -> Tensor:
-        """The gradient of the spectrum."""
-        if self.period <= LONGEST_MATRIX:
-            of_spectrum = torch.matmul(of_taps, self.to_taps.mT)
-            return of_spectrum.view(*of_taps.shape[:-1], self.directions, -1)
-        behind, ahead = of_taps.chunk(2, -1)
-        of_samples = torch.stack((ahead, behind.flip(-1))[: self.directions], -2)
-        values = torch.fft.rfft(of_samples, self.period)[..., 1:] * self.weight
-        values = torch.polar(torch.ones_like(self.t), -self.t / 2) * values
-        return torch.cat((values.real, values.imag, of_samples.sum(-1, keepdim=True)), -1)
-
-
-def frequency_grid(period: int, length: int, directions: int, device: torch.device) -> Grid:
-    """The constants, kept from call to call unless the call is being traced."""
+def frequency_grid(period: int, length: int, device: torch.device) -> Grid:
+    """The constants of kernels of `length` samples that are folded over `period` samples."""
     if length > period:
         raise ValueError(
             f"a kernel folded over {period} samples has no more than that, got length {length}; "
             "give the axis a longer period"
         )
-    if torch.compiler.is_compiling():
-        return Grid(period, length, directions, device)
-    return _kept_grid(period, length, directions, device)
-
-
-@lru_cache(maxsize=128)
-def _kept_grid(period: int, length: int, directions: int, device: torch.device) -> Grid:
-    with torch.inference_mode(False):  # training may use them after a prediction made them
-        return Grid(period, length, directions, device)
+    return Grid(period, length, device)
 
 
 def _solve(a: Tensor, b: Tensor, p: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ import pytest
 # the process. Must be set before torch is imported.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
-pytest_plugins = ["tests.browser"]
+pytest_plugins = ["tests.browser", "tests.videopipe.tiny_model"]
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -23,13 +23,35 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+SHARED = Path(os.environ.get("VIDEOPIPE_SHARED", REPOSITORY.parent / "shared"))
+
+
+def pytest_report_header() -> str:
+    if SHARED.is_dir():
+        return f"real files: {SHARED}"
+    remedy = "set VIDEOPIPE_SHARED to a folder with data/ of real videos, images and weights"
+    return f"real files: none at {SHARED}, tests of them are left out; {remedy}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the tests of real files where there are none; the header says so."""
+    if SHARED.is_dir():
+        return
+    real = [item for item in items if "shared" in getattr(item, "fixturenames", ())]
+    config.hook.pytest_deselected(items=real)
+    items[:] = [item for item in items if "shared" not in getattr(item, "fixturenames", ())]
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of real files and reference numbers beside the repository; skips without it."""
-    folder = Path(os.environ.get("VIDEOPIPE_SHARED", REPOSITORY.parent / "shared"))
-    if not folder.is_dir():
-        pytest.skip(f"no {folder}: set VIDEOPIPE_SHARED to the folder of shared test data")
-    return folder
+    """The folder of real videos, images and weights. Its tests are left out where it is missing."""
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def oracle() -> Path:
+    """The folder of numbers computed by the public S4ND code."""
+    return REPOSITORY / "tests" / "data" / "oracle"
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +73,7 @@ def tiny_video() -> Callable[..., Path]:
 
     `tiny_video(path, num_frames=30, frame_rate=15, height=32, width=48)` -> path
     """
-    from videopipe.data.writing import write_video
+    from videopipe.video.writing import write_video
 
     def write(
         path: Path,

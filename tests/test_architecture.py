@@ -12,39 +12,82 @@ FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("
 CODE = [*FILES, *sorted((ROOT / "tools").glob("*.py")), *sorted((ROOT / "tests").rglob("*.py"))]
 LONGEST = 300
 
-# What each package may import of the others.
-BELOW = {
-    "s4nd": {"s4nd"},
-    "pretrained_2d": {"s4nd", "pretrained_2d"},
-    "videopipe": {"s4nd", "pretrained_2d", "videopipe", "pipelines"},
-}
+# What each room may import of the others, from the layer to the application. A room is a folder of
+# a package; the modules beside the folders count as one room with the package's name. Every room
+# may import itself, and every room of `videopipe` the errors and `models` of `videopipe`.
+LAYER = {"s4nd"}
+BELOW_ROOMS = {"s4nd", "pretrained_2d"}  # basics: atomic, errors, randomness, setting
+IMAGES = {"pretrained_2d.networks", "pretrained_2d.checkpoints", "pretrained_2d.training"}
+MAY_IMPORT = {
+    "s4nd": {"s4nd.compiled"},
+    "s4nd.compiled": {"s4nd"},
+    "pretrained_2d": {*LAYER, *IMAGES, "pretrained_2d.images"},
+    "pretrained_2d.networks": BELOW_ROOMS,
+    "pretrained_2d.checkpoints": {*BELOW_ROOMS, "pretrained_2d.networks"},
+    "pretrained_2d.training": {*BELOW_ROOMS, "pretrained_2d.checkpoints"},
+    "pretrained_2d.images": {"pretrained_2d", *IMAGES},
+    "videopipe": {
+        *IMAGES, "videopipe.commands", "videopipe.inflation", "videopipe.prediction",
+        "videopipe.probing",
+    },
+    "videopipe.system": {"pretrained_2d.training"},
+    "videopipe.video": {"videopipe.system"},
+    "videopipe.dataset": {"pretrained_2d", "videopipe.system", "videopipe.video"},
+    "videopipe.inflation": {*BELOW_ROOMS, *IMAGES},
+    "videopipe.scoring": {
+        "pretrained_2d", *IMAGES, "videopipe.system", "videopipe.video", "videopipe.dataset",
+    },
+    "videopipe.prediction": {
+        "pretrained_2d", *IMAGES, "videopipe.system", "videopipe.video", "videopipe.dataset",
+        "videopipe.scoring",
+    },
+    "videopipe.export": {
+        *BELOW_ROOMS, *IMAGES, "videopipe.system", "videopipe.dataset", "videopipe.scoring",
+        "videopipe.prediction",
+    },
+    "videopipe.evaluation": {
+        "pretrained_2d", *IMAGES, "videopipe.system", "videopipe.dataset", "videopipe.inflation",
+        "videopipe.scoring", "videopipe.prediction", "videopipe.pipeline",
+    },
+    "videopipe.finetuning": {
+        *BELOW_ROOMS, *IMAGES, "videopipe.system", "videopipe.dataset", "videopipe.inflation",
+        "videopipe.scoring", "videopipe.evaluation",
+    },
+    "videopipe.probing": {
+        *BELOW_ROOMS, *IMAGES, "videopipe.system", "videopipe.dataset", "videopipe.inflation",
+        "videopipe.scoring", "videopipe.finetuning",
+    },
+    "videopipe.pipeline": {
+        "pretrained_2d", "pretrained_2d.checkpoints", "videopipe.system", "videopipe.dataset",
+    },
+    "videopipe.report": {
+        *BELOW_ROOMS, *IMAGES, "videopipe.system", "videopipe.video", "videopipe.dataset",
+        "videopipe.evaluation", "videopipe.pipeline",
+    },
+}  # fmt: skip
+# The two rooms at the top, one thin file for each stage and command, may import all of the others.
+AT_THE_TOP = {"videopipe.stages", "videopipe.commands"}
+ENTRIES_IN_A_ROOM = 20
 # Beside the standard library, the layer knows torch and einops only.
 STANDARD_OF_S4ND = {"torch", "einops"}
-FASTER_S4ND = tuple(  # loaded where numba is installed
-    f"s4nd/{name}.py"
-    for name in (
-        "channels",
-        "diagonals",
-        "machine_code",
-        "moving",
-        "pole_pairs",
-        "rank_one",
-        "state_spaces",
-    )
-)
 # A library named here is imported below these paths and nowhere else.
 PLACES = {
-    "yaml": ("videopipe/config.py",),
-    "numba": ("s4nd/machine_code.py",),
-    "av": ("videopipe/data/",),
-    "decord": ("videopipe/data/",),
-    "torchcodec": ("videopipe/data/",),
-    "pytorchvideo": ("videopipe/data/",),
+    "yaml": ("videopipe/pipeline/document/yaml_text.py",),
+    "numba": ("s4nd/compiled/jit.py",),
+    "av": ("videopipe/video/", "videopipe/dataset/"),
+    "decord": ("videopipe/video/", "videopipe/dataset/"),
+    "torchcodec": ("videopipe/video/", "videopipe/dataset/"),
+    "pytorchvideo": ("videopipe/video/", "videopipe/dataset/"),
+    "onnx": ("videopipe/export/",),
+    "onnxruntime": ("videopipe/export/",),
+    "onnxscript": ("videopipe/export/",),
+    "huggingface_hub": ("videopipe/models.py",),
     "accelerate": (
         "pretrained_2d/training",
-        "videopipe/inference",
-        "videopipe/processes.py",
-        "videopipe/runner.py",
+        "videopipe/scoring",
+        "videopipe/prediction",
+        "videopipe/system/processes.py",
+        "videopipe/pipeline/run.py",
     ),
 }
 # Read by `videopipe --help`: whatever they import there, everybody waits for.
@@ -52,6 +95,7 @@ QUICK = ("videopipe/cli.py", "videopipe/commands/", "videopipe/stages/")
 HEAVY = {
     "torch", "torchvision", "timm", "numpy", "av", "accelerate", "pyarrow", "matplotlib", "PIL",
     "decord", "pytorchvideo", "torchcodec", "safetensors", "jinja2", "scipy", "rich", "yaml",
+    "onnx", "onnxruntime", "huggingface_hub",
 }  # fmt: skip
 
 
@@ -81,11 +125,37 @@ def _runs_on_import(node: ast.AST) -> Iterator[ast.AST]:
         yield from _runs_on_import(child)
 
 
+def room_of(module: str) -> str:
+    """`videopipe.video.backends.pyav` -> `videopipe.video`; `videopipe.errors` -> `videopipe`."""
+    package, _, rest = module.partition(".")
+    folder = rest.split(".")[0]
+    return f"{package}.{folder}" if folder and (ROOT / package / folder).is_dir() else package
+
+
+def modules_imported(path: Path) -> Iterator[str]:
+    """The full names of every module of ours that a file imports."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
 @pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_imports_point_one_way(path: Path) -> None:
-    package = name_of(path).split("/")[0]
-    ours = set(imports(path)) & {*PACKAGES, "tools", "tests", "pipelines"}
-    assert ours <= BELOW[package], f"{name_of(path)} imports {ours - BELOW[package]}"
+def test_imports_between_rooms_point_one_way(path: Path) -> None:
+    room = room_of(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    ours = {room_of(name) for name in modules_imported(path) if name.split(".")[0] in PACKAGES}
+    if room in AT_THE_TOP:
+        return
+    allowed = {room} | MAY_IMPORT[room] | ({"videopipe"} if room.startswith("videopipe") else set())
+    assert ours <= allowed, f"{name_of(path)} of room {room} imports {sorted(ours - allowed)}"
+
+
+def test_rooms_are_small() -> None:
+    for package in PACKAGES:
+        for folder in [ROOT / package, *(p.parent for p in (ROOT / package).rglob("__init__.py"))]:
+            entries = [p.name for p in folder.iterdir() if p.name != "__pycache__"]
+            assert len(entries) <= ENTRIES_IN_A_ROOM, f"{folder}: {len(entries)} entries"
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
@@ -101,7 +171,7 @@ def test_the_layer_needs_torch_and_einops_only() -> None:
     for path in (ROOT / "s4nd").rglob("*.py"):
         foreign = set(imports(path)) - set(sys.stdlib_module_names) - {"s4nd"}
         allowed = STANDARD_OF_S4ND | (
-            {"llvmlite", "numba", "numpy"} if name_of(path) in FASTER_S4ND else set()
+            {"llvmlite", "numba", "numpy"} if name_of(path).startswith("s4nd/compiled/") else set()
         )
         assert foreign <= allowed, f"{name_of(path)} imports {foreign}"
 

@@ -185,7 +185,7 @@ def find_videos(given: Path | None, folder: Path) -> dict[str, Path]:
     real = {"decoding": SHARED / "hmdb51" / "videos", "prediction": SHARED / "clips"}
     if all(place.is_dir() for place in real.values()):
         return real
-    from videopipe.stage import Inputs
+    from videopipe.pipeline.stage import Inputs
     from videopipe.stages.generate import GenerateConfig, run
 
     config = GenerateConfig(

@@ -40,7 +40,7 @@ def main() -> int:
     args = parser.parse_args()
     if args.worker:
         return serve(args)
-    from videopipe.data.listing import videos_below
+    from videopipe.dataset.layouts.listing import videos_below
 
     files = [f for path in args.data for f in (videos_below(path) if path.is_dir() else [path])]
     clips = choose_clips(files, args)
@@ -64,9 +64,9 @@ def main() -> int:
 
 def choose_clips(files: list[Path], args: argparse.Namespace) -> list[tuple[str, float]]:
     """(file, start) of every clip, the same for all ways."""
-    from videopipe.data.sampling import random_clip
-    from videopipe.data.video import open_video
+    from videopipe.dataset.sampling import random_clip
     from videopipe.errors import DecodeError
+    from videopipe.video.video import open_video
 
     generator = random.Random(0)
     clips = []
@@ -127,7 +127,7 @@ def serve(args: argparse.Namespace) -> int:
     """The process of one way: a line with a clip in, a line with what it took out."""
     import torch
 
-    from videopipe.data.sampling import Clip, frame_times
+    from videopipe.dataset.sampling import Clip, frame_times
 
     torch.set_num_threads(1)
     way, short_side = args.worker[0], int(args.worker[1]) or None
@@ -176,7 +176,7 @@ def full_decode(file: str, kept: dict = {}):  # noqa: B006 - kept from call to c
         import av
         import torch
 
-        from videopipe.data.backends.pyav_stream import READING
+        from videopipe.video.backends.pyav_stream import READING
 
         kept.clear()
         with av.open(file, **READING) as container:
@@ -221,7 +221,7 @@ def print_table(rows: dict[str, dict]) -> None:
 
 def recommend(rows: dict[str, dict]) -> None:
     """The quickest of our backends that failed nowhere and got every frame right."""
-    from videopipe.data.video import BACKENDS
+    from videopipe.video.video import BACKENDS
 
     right = [
         way for way, row in rows.items()
@@ -241,10 +241,10 @@ def compare_workers(files: list[Path], args: argparse.Namespace) -> dict[int, fl
     """
     from torch.utils.data import DataLoader
 
-    from pretrained_2d.objective import collate
-    from videopipe.data.dataset import ClipDataset
-    from videopipe.data.manifest import VideoRecord
-    from videopipe.data.transforms import TrainTransform
+    from pretrained_2d.training.objective import collate
+    from videopipe.dataset.manifest import VideoRecord
+    from videopipe.dataset.training_clips import ClipDataset
+    from videopipe.dataset.transforms import TrainTransform
 
     records = [VideoRecord(path=str(file), label=0, status="ok") for file in files]
     records = records * max(1, LOADER_CLIPS // len(records))

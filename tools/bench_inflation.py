@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from videopipe.inflation.folded import inflate
-from videopipe.inflation.kernel3d import FoldedConv3d
+from videopipe.inflation.mixing.kernel3d import FoldedConv3d
 
 ROWS: dict[str, dict[str, Any]] = {
     "s3d, one vector per layer": {"method": "s3d"},
@@ -41,7 +41,7 @@ class NaiveConv3d(nn.Module):
 
     def forward(self, frames: Tensor) -> Tensor:
         layer, spatial = self.folded, self.folded.spatial
-        clip = layer.clock.unfold(frames)[:, :, 0].transpose(1, 2)
+        clip = layer.batch.unfold(frames)[:, :, 0].transpose(1, 2)
         ends = layer.length // 2
         clip = functional.pad(clip, (0, 0, 0, 0, ends, ends), mode="replicate")
         strides, margins = (1, *spatial.stride), (0, *spatial.padding)

@@ -164,7 +164,7 @@ def bench_crossover(rounds: int) -> list[dict[str, object]]:
 
 
 def network_step(mixer: str, batch: int, size: int) -> Callable[[], None]:
-    from pretrained_2d.backbones import build
+    from pretrained_2d.networks.backbones import build
 
     torch.manual_seed(0)
     network = build("convnext_tiny", num_classes=1000, ndim=2, mixer=mixer, image_size=size)

@@ -39,9 +39,9 @@ def main() -> int:
     parser.add_argument("--videos", type=int, default=5000, help="of the memory part")
     parser.add_argument("--json", type=Path, help="write the numbers here too")
     args = parser.parse_args()
-    from videopipe.inference.sources import find_videos
+    from videopipe.prediction.discovery import VideoListing
 
-    files = [Path(source.path) for source in find_videos(args.data).sources]
+    files = [Path(video.path) for video in VideoListing(args.data)]
     with tempfile.TemporaryDirectory() as folder:
         results = {part: BENCHES[part](files, args, Path(folder)) for part in args.parts}
     if args.json:
@@ -51,9 +51,9 @@ def main() -> int:
 
 def save_network(folder: Path, widths: dict[str, Any]) -> Path:
     """An untrained network of the given size."""
-    from pretrained_2d.backbones import build
-    from pretrained_2d.card import ModelCard, Preprocessing
-    from pretrained_2d.checkpoint import save_checkpoint
+    from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
+    from pretrained_2d.checkpoints.folder import save_checkpoint
+    from pretrained_2d.networks.backbones import build
 
     options = {"num_classes": 51, "image_size": PIXELS, "num_frames": FRAMES, **widths}
     card = ModelCard(
@@ -71,13 +71,13 @@ def save_network(folder: Path, widths: dict[str, Any]) -> Path:
 
 def throughput(files: list[Path], args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Clips per second: decoding alone, the model alone, both together."""
-    from videopipe.data.pool import Event, WorkerPool
-    from videopipe.inference.clip_models import ThreadedModel
-    from videopipe.inference.clips import ClipTask, DecodedClip, decode_clips
-    from videopipe.inference.engine import Engine, as_source
-    from videopipe.inference.forward import Forward
-    from videopipe.inference.settings import Execution, Scoring
     from videopipe.models import load_model
+    from videopipe.scoring.clip_classifier import ClipClassifier
+    from videopipe.scoring.clip_models import ThreadedModel
+    from videopipe.scoring.clips import ClipTask, DecodedClip, decode_clips
+    from videopipe.scoring.engine import Engine, as_range
+    from videopipe.scoring.settings import Execution, Scoring
+    from videopipe.system.pool import Event, WorkerPool
 
     print("| network | decoding | model | together | of the slower part | more processor time |")
     print("|---|---|---|---|---|---|")
@@ -87,7 +87,7 @@ def throughput(files: list[Path], args: argparse.Namespace, folder: Path) -> dic
     for name, widths in (("light", LIGHT), ("heavy", HEAVY)):
         network, card = load_model(save_network(folder / name, widths))
         with Engine(network, card, Scoring(), execution) as engine:
-            tasks = [ClipTask(n, as_source(file), engine.plan) for n, file in enumerate(files)]
+            tasks = [ClipTask(n, as_range(file), engine.plan) for n, file in enumerate(files)]
 
             def decode(pool: WorkerPool[ClipTask], tasks: list[ClipTask] = tasks) -> list[Any]:
                 events = pool.run(tasks)
@@ -98,7 +98,7 @@ def throughput(files: list[Path], args: argparse.Namespace, folder: Path) -> dic
                 for answer in [model.submit(clip) for clip in clips]:
                     answer.result()
 
-            model = ThreadedModel(Forward(network, card, Scoring()), 1)
+            model = ThreadedModel(ClipClassifier(network, card, Scoring()), 1)
             speeds: dict[str, list[float]] = {"decode": [], "model": [], "together": []}
             spent = dict.fromkeys(speeds, 0.0)
             with WorkerPool(decode_clips, workers=1, timeout_seconds=60) as pool:
@@ -136,9 +136,9 @@ def processor_seconds() -> float:
 
 def loop(files: list[Path], args: argparse.Namespace, folder: Path) -> dict[str, float]:
     """Videos per second, ours and a plain loop."""
-    from videopipe.inference.engine import Engine
-    from videopipe.inference.settings import Execution, Scoring
     from videopipe.models import load_model
+    from videopipe.scoring.engine import Engine
+    from videopipe.scoring.settings import Execution, Scoring
 
     network, card = load_model(save_network(folder / "loop", LIGHT))
     ours, plain = [], []
@@ -188,7 +188,7 @@ def small_videos(folder: Path, count: int) -> list[Path]:
     """Different films of a second; what leaks leaks per file, whatever its size."""
     import numpy as np
 
-    from videopipe.data.writing import write_video
+    from videopipe.video.writing import write_video
 
     paths = [folder / f"small{number}.mp4" for number in range(count)]
     for number, path in enumerate(paths):
@@ -201,8 +201,8 @@ def memory(_: list[Path], args: argparse.Namespace, folder: Path) -> dict[str, f
     """Bytes of this process and its decoders, early and late."""
     import psutil
 
-    from videopipe.inference.parts import PartWriter
-    from videopipe.inference.predictor import Predictor
+    from videopipe.prediction.predictor import Predictor
+    from videopipe.prediction.table.parts import PartWriter
 
     model = save_network(folder / "memory", LIGHT)
     videos, sources = folder / "videos", small_videos(folder, 20)

@@ -11,7 +11,7 @@ WAYS = (
 def reader_of(way: str, short_side: int | None) -> Callable:
     """(file, times) -> frames (time, channels, height, width)."""
     if way in ("auto", "av", "torchcodec", "decord", "pytorchvideo"):
-        from videopipe.data.video import open_video
+        from videopipe.video.video import open_video
 
         def ours(file: str, times: list[float]):
             with open_video(file, way, short_side) as video:

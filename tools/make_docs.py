@@ -1,11 +1,10 @@
-"""Write the pages that are read off the code: docs/stages.md, docs/commands.md, docs/files.md.
+"""Write the pages that are generated from the code: docs/stages.md and docs/commands.md.
 
 python tools/make_docs.py           write them
 python tools/make_docs.py --check   exit 1 when they are not up to date
 """
 
 import argparse
-import ast
 import os
 import sys
 from pathlib import Path
@@ -20,9 +19,9 @@ def stages_page() -> str:
     head = """\
 # Pipelines and stages
 
-A pipeline is a YAML file: a name, and stages in the order in which they run. A stage `use`s one of
-those below, takes earlier stages as `inputs`, and its settings as `config`. `matrix` runs a stage,
-and all that depends on it, once for each combination.
+A pipeline is a YAML file: a name, and stages in the order in which they run. A stage names one of
+the kinds below with `use`, earlier stages with `inputs`, and its settings with `config`. `matrix`
+runs a stage, and every stage that depends on it, once for each combination.
 
 ```yaml
 name: example
@@ -62,35 +61,7 @@ def commands_page() -> str:
     return head + "\n" + "\n".join(parts)
 
 
-def files_page() -> str:
-    head = (
-        "# File by file\n\nThe tree from the layer to the application, each file with its first "
-        "sentence. How the parts work together: [architecture](../ARCHITECTURE.md). Written by "
-        "`tools/make_docs.py`.\n"
-    )
-    folders = [DOCS.parent / package for package in ("s4nd", "pretrained_2d", "videopipe")]
-    for package in list(folders):
-        below = (path.parent for path in package.rglob("__init__.py") if path.parent != package)
-        place = folders.index(package) + 1
-        folders[place:place] = sorted(below)
-    parts = []
-    for folder in [*folders, DOCS.parent / "tools"]:
-        files = sorted(path for path in folder.glob("*.py") if path.name[0] != "_")
-        rows = [f"| `{path.name}` | {first_words(path)} |" for path in files]
-        name = folder.relative_to(DOCS.parent).as_posix()
-        about = folder / "__init__.py"
-        words = f"{first_words(about)}\n\n" if about.is_file() else ""
-        parts.append(f"## {name}/\n\n{words}| file | |\n|---|---|\n" + "\n".join(rows) + "\n")
-    return head + "\n" + "\n".join(parts)
-
-
-def first_words(path: Path) -> str:
-    """The first paragraph of a module's docstring, on one line."""
-    words = ast.get_docstring(ast.parse(path.read_text())) or ""
-    return " ".join(words.split("\n\n")[0].split()).replace("|", "\\|")
-
-
-PAGES = {"stages.md": stages_page, "commands.md": commands_page, "files.md": files_page}
+PAGES = {"stages.md": stages_page, "commands.md": commands_page}
 
 
 def main() -> int:

@@ -14,8 +14,8 @@ from PIL import Image
 
 from pretrained_2d.randomness import derive_seed
 from s4nd import S4ND, AxisConfig
-from videopipe.atlas.bases import basis_functions
-from videopipe.data.moving_shapes import MOTIONS, draw_scene, frames_of
+from videopipe.dataset.moving_shapes import MOTIONS, draw_scene, frames_of
+from videopipe.report.kernels.bases import basis_functions
 from videopipe.report.picture import COLOURS, Canvas, Picture
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"

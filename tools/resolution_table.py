@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pretrained_2d.card import Preprocessing
-from pretrained_2d.checkpoint import load_checkpoint
-from pretrained_2d.image_evaluation import ImageEvaluation
-from pretrained_2d.image_items import at_most
-from pretrained_2d.image_layouts import find_images
-from pretrained_2d.images import TestImages
+from pretrained_2d.checkpoints.card import Preprocessing
+from pretrained_2d.checkpoints.folder import load_checkpoint
+from pretrained_2d.images.dataset import TestImages
+from pretrained_2d.images.evaluation import ImageEvaluation
+from pretrained_2d.images.items import random_subset
+from pretrained_2d.images.layouts import find_images
 
 
 def main() -> None:
@@ -48,7 +48,7 @@ def describe(record: dict[str, Any]) -> str:
 def test_again(folder: Path, record: dict[str, Any], images: int, seed: int) -> dict[int, float]:
     """Accuracy of the best network of each size on `images` test images."""
     listing = find_images(Path(record["config"]["data"] or record["config"]["large_data"]))
-    items = at_most(listing.splits["test"], images, seed)
+    items = random_subset(listing.splits["test"], images, seed)
     accuracies = {}
     for place in sorted((folder / "best").glob("accuracy@*")):
         size = int(place.name.split("@")[1])

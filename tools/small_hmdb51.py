@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pretrained_2d.backbones import build
-from pretrained_2d.card import ModelCard, Preprocessing
-from pretrained_2d.checkpoint import save_checkpoint
+from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
+from pretrained_2d.checkpoints.folder import save_checkpoint
+from pretrained_2d.networks.backbones import build
 from pretrained_2d.randomness import derive_seed
-from videopipe.data.moving_shapes import draw_scene, frames_of
-from videopipe.data.writing import write_video
+from videopipe.dataset.moving_shapes import draw_scene, frames_of
+from videopipe.video.writing import write_video
 
 CLASSES = ("left", "right")
 SIZE_PIXELS = 32

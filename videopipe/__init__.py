@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from videopipe.inference.predictor import Predictor, predict
+    from videopipe.prediction.predictor import Predictor, predict
 
 __all__ = ["Predictor", "predict"]
 
@@ -11,7 +11,7 @@ __all__ = ["Predictor", "predict"]
 def __getattr__(name: str) -> Any:
     """Loaded when first used, so that `videopipe --help` need not wait for torch."""
     if name in __all__:
-        from videopipe.inference import predictor
+        from videopipe.prediction import predictor
 
         return getattr(predictor, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""The command line: one verb per file of `commands/`, and the one boundary where errors end."""
+"""The command line: one command per file of `commands/`; errors become exit codes here only."""
 
 import argparse
 import io
@@ -16,6 +16,7 @@ from videopipe.commands import (
     adopt,
     check,
     doctor,
+    export,
     graph,
     inflate,
     init,
@@ -30,6 +31,19 @@ from videopipe.commands import (
 )
 from videopipe.errors import ConfigError, VideopipeError
 
+# The packages on which results depend.
+VERSIONS = (
+    "torch",
+    "torchvision",
+    "timm",
+    "accelerate",
+    "numba",
+    "numpy",
+    "av",
+    "decord",
+    "torchcodec",
+)
+
 COMMANDS: dict[str, ModuleType] = {
     "init": init,
     "run": run,
@@ -42,6 +56,7 @@ COMMANDS: dict[str, ModuleType] = {
     "adopt": adopt,
     "inflate": inflate,
     "predict": predict,
+    "export": export,
     "report": report,
     "kernels": kernels,
     "doctor": doctor,
@@ -55,22 +70,23 @@ EPILOGUE = """first steps:
   videopipe run demo                          a whole pipeline, small, no download
   videopipe COMMAND --help                    what a command takes, with examples
 
-exit codes: 0 done, 1 a problem you can mend, 2 bad configuration or arguments,
-3 a fault of videopipe (a traceback is saved), 130 interrupted (everything finished is kept)
+exit codes: 0 done, 1 a problem you can fix, 2 bad configuration or arguments,
+3 a fault of videopipe (a traceback is saved), 130 interrupted (finished results are kept)
 """
 
 
 class Terminated(KeyboardInterrupt):
-    """The process was asked to end (SIGTERM); it leaves the way it does on Ctrl-C."""
+    """The process received SIGTERM; it ends as it does on Ctrl-C."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and turn whatever happens into a message and an exit code."""
+    """Run one command; returns the exit code, and prints the message of an error."""
     args = build_parser().parse_args(arguments)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a file name that is no text must not stop us
-        sys.stdout.reconfigure(errors="backslashreplace")
-    # Threads that wait by spinning make torch ten times slower where another job wants the cores.
-    # Read when torch is first imported, which no command has done yet.
+    for stream in (sys.stdout, sys.stderr):  # a file name may hold bytes that are no UTF-8
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    # Threads that spin while waiting make torch ten times slower on shared cores. The variable is
+    # read when torch is imported, which happens later, inside the commands.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     previous = signal.signal(signal.SIGTERM, _terminate)
     try:
@@ -78,21 +94,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         _say(f"{len(error.problems)} {_problems(error)} in the configuration:\n{error}")
         return BAD_CONFIGURATION
-    except BrokenPipeError:  # the reader of our output has gone (`videopipe stages | head`)
+    except BrokenPipeError:  # the reader of the output has ended (`videopipe stages | head`)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
     except KeyboardInterrupt as interruption:
-        terminated = isinstance(interruption, Terminated)
-        _say(str(interruption) or "Interrupted. Everything finished so far is kept.")
-        return TERMINATED if terminated else INTERRUPTED
+        return _end_interrupted(interruption)
     except Exception as error:  # noqa: BLE001 - the boundary
+        behind = _interruption_behind(error)
+        if behind is not None:
+            return _end_interrupted(behind)
         if _is_known(error):
             _say(f"Error: {error}")
             return KNOWN_ERROR
         saved = _save_traceback(args, error)
         _say(
             f"Unexpected {type(error).__name__}: {error}\n"
-            f"This is a fault of videopipe, not of yours. {saved}"
+            f"This is a fault of videopipe, not yours. {saved}"
         )
         return UNEXPECTED_ERROR
     finally:
@@ -125,16 +142,35 @@ class _Version(argparse.Action):
     """Looks the version up only when it is asked for."""
 
     def __call__(self, *_: object) -> None:
-        from importlib.metadata import version
+        from importlib.metadata import PackageNotFoundError, version
 
         print(f"videopipe {version('videopipe')}")
+        print(f"Python {platform.python_version()}, {platform.platform()}")
+        for package in VERSIONS:
+            try:
+                print(f"{package} {version(package)}")
+            except PackageNotFoundError:
+                print(f"{package} is not installed")
         raise SystemExit(OK)
+
+
+def _end_interrupted(interruption: KeyboardInterrupt) -> int:
+    _say(str(interruption) or "Interrupted. Everything finished so far is kept.")
+    return TERMINATED if isinstance(interruption, Terminated) else INTERRUPTED
+
+
+def _interruption_behind(error: BaseException) -> KeyboardInterrupt | None:
+    """The interruption during whose clean-up an error occurred, such as a closed pipe."""
+    behind = error.__context__
+    if behind is None or isinstance(behind, KeyboardInterrupt):
+        return behind
+    return _interruption_behind(behind)
 
 
 def _is_known(error: Exception) -> bool:
     if isinstance(error, VideopipeError):
         return True
-    # Only when some command imported it can one of its errors arrive here.
+    # `pretrained_2d` is not imported here, because `--help` must be quick.
     below = sys.modules.get("pretrained_2d.errors")
     return below is not None and isinstance(error, below.PretrainedError)
 
@@ -148,8 +184,8 @@ def _save_traceback(args: argparse.Namespace, error: Exception) -> str:
         *traceback.format_exception(error),
     ]
     try:
-        path.write_text("".join(lines))
-    except OSError:  # nowhere to write: show it instead of losing it
+        path.write_text("".join(lines), encoding="utf-8", errors="backslashreplace")
+    except OSError:  # the folder is not writable
         return "The traceback:\n" + "".join(lines)
     return f"The traceback is in {path}; please report it."
 

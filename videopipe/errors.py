@@ -1,11 +1,11 @@
-"""The errors of the application. `cli.py` is the one place that turns them into exit codes."""
+"""The errors of the application. `cli.py` turns them into exit codes."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 
 class VideopipeError(Exception):
-    """A problem a user can cause and mend; shown as one message, exit code 1."""
+    """A problem that a user can cause and fix; shown as one message, exit code 1."""
 
 
 class ConfigError(VideopipeError):
@@ -21,7 +21,7 @@ class DataError(VideopipeError):
 
 
 class DecodeError(DataError):
-    """A video cannot be decoded: which file, and why."""
+    """A video cannot be decoded, with the file and the reason."""
 
     def __init__(self, path: Path | str, reason: str) -> None:
         self.path = Path(path)

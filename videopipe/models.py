@@ -1,12 +1,12 @@
-"""Loading any checkpoint folder: images or clips, rebuilt in 3D or folded."""
+"""Loading any checkpoint folder: images or clips, rebuilt in 3D, folded or probed."""
 
 from pathlib import Path
 
 from torch import nn
 
-from pretrained_2d.backbones import build
-from pretrained_2d.card import ModelCard
-from pretrained_2d.checkpoint import build_from_card, load_checkpoint
+from pretrained_2d.checkpoints.card import ModelCard
+from pretrained_2d.checkpoints.folder import build_from_card, load_checkpoint
+from pretrained_2d.networks.backbones import build
 
 
 def load_model(folder: Path | str) -> tuple[nn.Module, ModelCard]:
@@ -18,11 +18,15 @@ def load_model(folder: Path | str) -> tuple[nn.Module, ModelCard]:
 
 
 def build_any(card: ModelCard) -> nn.Module:
-    """The untrained network of any card, also of a 2D network that was inflated by folding."""
+    """The untrained network of any card, also of a network inflated by folding or probed."""
+    if card.probe is not None:
+        from videopipe.probing.network import build_probed
+
+        return build_probed(card)
     if card.inflation is None:
         return build_from_card(card)
     from videopipe.inflation.folded import FoldedNetwork
-    from videopipe.inflation.plan import Plan
+    from videopipe.inflation.layer_plan import InflationPlan
 
     network = build(card.architecture, **card.options)
-    return FoldedNetwork(network, Plan.from_json(card.inflation))
+    return FoldedNetwork(network, InflationPlan.from_json(card.inflation))

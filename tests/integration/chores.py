@@ -16,9 +16,9 @@ from typing import Any
 
 from pretrained_2d.atomic import write_text
 from videopipe.errors import VideopipeError
-from videopipe.pipeline import load_pipeline
-from videopipe.runner import run_jobs
-from videopipe.stage import Input, Inputs, Kind, Stage, Summary
+from videopipe.pipeline.jobs import load_pipeline
+from videopipe.pipeline.run import run_jobs
+from videopipe.pipeline.stage import Input, Inputs, Kind, Stage, Summary
 from videopipe.stages import generate
 
 

@@ -2,19 +2,18 @@
 
 import importlib.util
 import multiprocessing
-import os
 import random
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from tests.processes import ACCELERATE, ENVIRONMENT, LONGEST_SECONDS
+
 CHORES = Path(__file__).with_name("chores.py")
-REPOSITORY = Path(__file__).resolve().parents[2]
 KILLS = 20
 
 PIPELINE = """\
@@ -70,12 +69,7 @@ class Place:
         command = [*(launcher or (sys.executable,)), str(CHORES)]
         return subprocess.Popen(
             [*command, str(self.runs), str(self.pipeline), str(self.log)],
-            env={
-                **os.environ,
-                "PYTHONPATH": str(REPOSITORY),
-                "OMP_NUM_THREADS": "1",
-                "ACCELERATE_USE_CPU": "true",
-            },
+            env=ENVIRONMENT,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -116,7 +110,7 @@ def test_two_processes_on_one_folder_share_the_work(tmp_path: Path) -> None:
     place = Place(tmp_path / "two")
     processes = [place.launch() for _ in range(2)]
     for process in processes:
-        said, _ = process.communicate(timeout=300)
+        said, _ = process.communicate(timeout=LONGEST_SECONDS)
         assert process.returncode == 0, said
     assert len(place.complete()) == 5
     assert set(Counter(place.started()).values()) == {1}
@@ -131,26 +125,9 @@ stages:
 """
 
 
-def accelerate() -> list[str]:
-    """Two processes. `--multi_gpu` is what makes accelerate start several; they run on the CPU."""
-    port = str(20000 + os.getpid() % 20000)
-    return [
-        *(
-            sys.executable,
-            "-m",
-            "accelerate.commands.launch",
-            "--num_processes",
-            "2",
-            "--multi_gpu",
-        ),
-        *("--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"),
-        *("--main_process_port", port),
-    ]
-
-
 def test_under_accelerate_one_plans_all_run_and_results_are_written_once(tmp_path: Path) -> None:
     place = Place(tmp_path / "many", DISTRIBUTED)
-    said, _ = (process := place.launch(*accelerate())).communicate(timeout=300)
+    said, _ = (process := place.launch(*ACCELERATE)).communicate(timeout=LONGEST_SECONDS)
     assert process.returncode == 0, said
     ranks: dict[str, list[str]] = {}
     for line in place.log.read_text().splitlines():
@@ -169,8 +146,6 @@ def test_under_accelerate_one_plans_all_run_and_results_are_written_once(tmp_pat
 def test_under_accelerate_a_failure_ends_every_process(tmp_path: Path) -> None:
     text = DISTRIBUTED.replace("use: everywhere", "use: fail")
     place = Place(tmp_path / "many", text)
-    begin = time.monotonic()
-    said, _ = (process := place.launch(*accelerate())).communicate(timeout=300)
+    said, _ = (process := place.launch(*ACCELERATE)).communicate(timeout=LONGEST_SECONDS)
     assert process.returncode != 0
     assert "stage 'all' failed: nothing to be done" in said
-    assert time.monotonic() - begin < 300

@@ -12,9 +12,9 @@ import pyarrow.parquet as parquet
 import pytest
 import torch
 
-from pretrained_2d.backbones import build
-from pretrained_2d.card import ModelCard, Preprocessing
-from pretrained_2d.checkpoint import save_checkpoint
+from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
+from pretrained_2d.checkpoints.folder import save_checkpoint
+from pretrained_2d.networks.backbones import build
 from tests.journeys.walk import REPOSITORY, VARIABLES, Command, File, Walk, read_page
 from videopipe.inflation import InflationOptions, inflate_checkpoint
 

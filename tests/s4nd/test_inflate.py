@@ -32,30 +32,30 @@ def test_other_axes_keep_their_weights_bit_for_bit(position, options):
 @pytest.mark.parametrize("copies", [1, 4])
 @pytest.mark.parametrize("length", [None, 20, 1])
 @pytest.mark.parametrize("frames", [1, 5])
-def test_identity_axis_equals_the_planar_layer_on_each_frame(copies, length, frames):
+def test_identity_axis_equals_the_planar_layer_on_each_frame(dense, copies, length, frames):
+    """Up to rounding: products of other shapes sum in another order on some processors."""
     layer = planar(engine="matmul").eval()
     time = AxisConfig(5, state=8, copies=copies, length=length, start="identity")
-    grown = s4nd.inflate(layer, time).eval()
-    video = torch.randn(2, 4, frames, 6, 7)
+    assert_equal_on_frames(dense, layer, s4nd.inflate(layer, time), frames)
+
+
+@pytest.mark.parametrize("size", [7, 56])
+def test_identity_axis_of_image_size(dense, size):
+    layer = S4ND(16, [AxisConfig(size), AxisConfig(size)]).eval()
+    assert_equal_on_frames(
+        dense, layer, s4nd.inflate(layer, AxisConfig(8, start="identity", copies=16)), 8
+    )
+
+
+def assert_equal_on_frames(dense, layer, grown, frames):
+    sizes = [axis.size for axis in layer.axes]
+    video = torch.randn(2, layer.channels, frames, *sizes)
     with torch.no_grad():
         whole = grown(video)
         for frame in range(frames):
-            assert torch.equal(whole[:, :, frame], layer(video[:, :, frame]))
-
-
-@pytest.mark.parametrize("size", [7, 14, 28, 56])
-@pytest.mark.parametrize("batch", [1, 2])
-def test_identity_axis_of_image_size_is_exact(size, batch):
-    """The frames go through the planar layer together: one at a time the matrix library may choose
-    other code for the other shape, whose last bit differs.
-    """
-    layer = S4ND(16, [AxisConfig(size), AxisConfig(size)]).eval()
-    grown = s4nd.inflate(layer, AxisConfig(8, start="identity", copies=16)).eval()
-    video = torch.randn(batch, 16, 8, size, size)
-    with torch.no_grad():
-        frames = layer(video.permute(2, 0, 1, 3, 4).flatten(0, 1))  # (time batch, channels, ...)
-        whole = grown(video).permute(2, 0, 1, 3, 4).flatten(0, 1)
-    assert torch.equal(whole, frames)
+            image = video[:, :, frame]
+            difference = (whole[:, :, frame] - layer(image)).abs()
+            assert (difference <= dense.rounding(layer, image)).all()
 
 
 def test_deterministic_axis_keeps_a_still_video_away_from_the_ends():

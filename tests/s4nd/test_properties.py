@@ -1,7 +1,7 @@
 """What holds for every shape, basis and parameter."""
 
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from s4nd import S4ND, AxisConfig
@@ -25,7 +25,9 @@ def layers(draw):
             bidirectional=draw(st.booleans()),
             length=draw(st.sampled_from([None, 0.5, 7.0])),
             copies=2,
-            start=draw(st.sampled_from(["random", "deterministic", "identity", "paper"])),
+            start=draw(
+                st.sampled_from(["random", "deterministic", "identity", "difference", "paper"])
+            ),
             bandlimit=draw(st.sampled_from([None, 0.3])),
         )
         for _ in range(draw(st.integers(1, 3)))
@@ -63,8 +65,13 @@ def test_linear_and_independent_of_the_batch(case):
 @SETTINGS
 @given(layers())
 def test_padding_with_zeros_does_not_change_what_was_there(case):
-    """Zero padding is what the layer assumes outside, so showing it more zeros must not matter."""
+    """Zero padding is what the layer assumes outside, so showing it more zeros must not matter.
+
+    A `difference` axis is left out: a short signal cuts its kernel, and what is subtracted at lag 0
+    is the sum of the taps that remain.
+    """
     layer, signal, rate = case
+    assume(all(axis.start != "difference" for axis in layer.axes))
     sizes = [max(round(a.size / rate), 1) for a in layer.axes]
     cropped = signal[(..., *[slice(0, n) for n in sizes])]  # within reach of the kernels
     padded = torch.nn.functional.pad(cropped, [0, 2] * len(sizes))

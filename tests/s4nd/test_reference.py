@@ -60,14 +60,12 @@ class Case:
 
 
 @pytest.fixture
-def case(shared, request):
-    return Case(shared / "oracle" / f"{request.param}.npz")
+def case(oracle, request):
+    return Case(oracle / f"{request.param}.npz")
 
 
-def test_every_dump_is_tried(shared):
-    found = {
-        p.stem for p in (shared / "oracle").glob("*.npz") if p.stem[0] in "dv" and p.stem[1] in "12"
-    }
+def test_every_dump_is_tried(oracle):
+    found = {p.stem for p in oracle.glob("*.npz") if p.stem[0] in "dv" and p.stem[1] in "12"}
     assert found == set(CASES)
 
 
@@ -128,9 +126,9 @@ def test_gradients(dense, case, engine):
             assert dense.relative(ours, theirs) < tolerance, name
 
 
-def test_gradient_at_the_pole_at_the_origin(shared, dense):
+def test_gradient_at_the_pole_at_the_origin(oracle, dense):
     """Against dense float64 algebra, in the case where the dump is wrong by 5 %."""
-    case = Case(shared / "oracle/d1_dplr_fourier_uni.npz")
+    case = Case(oracle / "d1_dplr_fourier_uni.npz")
     space = case.layer().spaces[0].double()
     weight = torch.randn(1, 4, 17).double()
     (ours,) = torch.autograd.grad((space(17) * weight).sum(), space.A_imag)
@@ -167,8 +165,8 @@ def test_a_period_shorter_than_size_is_doubled(dense, case):
     assert dense.relative(long.spaces[0](30), dense.kernel(short.spaces[0], 30)) < 1e-5
 
 
-def test_rank_is_averaged_as_in_the_reference(dense, shared):
-    case = Case(shared / "oracle/v2_channels2.npz")
+def test_rank_is_averaged_as_in_the_reference(dense, oracle):
+    case = Case(oracle / "v2_channels2.npz")
     values = {k.removeprefix("post/"): case.tensor(k) for k in case.dump if k.startswith("post/")}
     apart = case.layer()  # two kernels per channel, side by side
     values["D"] = torch.zeros_like(values["D"][:1])
@@ -179,8 +177,8 @@ def test_rank_is_averaged_as_in_the_reference(dense, shared):
         assert dense.relative(mean(case.tensor("x")), both) < 1e-6
 
 
-def test_wrong_state_dicts_are_named(shared):
-    case = Case(shared / "oracle/d2_dplr_legs_bi.npz")
+def test_wrong_state_dicts_are_named(oracle):
+    case = Case(oracle / "d2_dplr_legs_bi.npz")
     with pytest.raises(ValueError, match="has 2 axes, got size"):
         case.layer(size=[9])
     with pytest.raises(ValueError, match=r"C has 2 kernels per channel, but .* make 1"):

@@ -8,8 +8,8 @@ from typing import Any, Literal
 import pytest
 
 from pretrained_2d.setting import setting
-from videopipe.pipeline import Pipeline, load_pipeline
-from videopipe.stage import Input, Inputs, Kind, Stage, Summary
+from videopipe.pipeline.jobs import Pipeline, load_pipeline
+from videopipe.pipeline.stage import Input, Inputs, Kind, Stage, Summary
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -90,12 +90,32 @@ def test_a_fault_is_short_and_its_traceback_is_kept(
     said = capsys.readouterr().err
     assert said == (
         "Unexpected ZeroDivisionError: division by zero\n"
-        "This is a fault of videopipe, not of yours."
+        "This is a fault of videopipe, not yours."
         f" The traceback is in {tmp_path}/error.log; please report it.\n"
     )
     log = (tmp_path / "error.log").read_text()
     assert "Traceback" in log
     assert "division by zero" in log
+
+
+def test_arguments_that_are_not_utf_8_do_not_break_the_error_boundary(
+    command: Callable[..., None],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = os.fsdecode(b"caf\xe9.yaml")
+    monkeypatch.setattr(sys, "argv", ["videopipe", "run", name])
+    command(raising(ZeroDivisionError(name)))
+    assert cli.main(["try"]) == 3
+    assert "please report it" in capsys.readouterr().err
+    assert r"caf\udce9.yaml" in (tmp_path / "error.log").read_text()
+    done = subprocess.run(
+        [sys.executable, "-m", "videopipe", "run", name], capture_output=True, check=False
+    )
+    assert done.returncode == 2
+    assert rb"caf\udce9.yaml: no such file" in done.stderr
 
 
 def test_terminated_ends_like_an_interruption(
@@ -221,6 +241,21 @@ def test_a_file_in_place_of_the_runs_folder_is_explained(
     assert "choose another one with --runs DIR" in capsys.readouterr().err
 
 
+def test_an_error_while_cleaning_up_does_not_hide_the_interruption(
+    command: Callable[[Callable[[], int]], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted() -> int:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(10)
+        finally:
+            raise OSError("handle is closed")
+
+    command(interrupted)
+    assert cli.main(["try"]) == 143
+    assert capsys.readouterr().err == "Terminated. Everything finished so far is kept.\n"
+
+
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_run_that_is_stopped_keeps_its_work_and_says_so(
     tmp_path: Path, sent: signal.Signals, code: int
@@ -249,11 +284,11 @@ def test_a_run_that_is_stopped_keeps_its_work_and_says_so(
     while not list(tmp_path.glob("runs/*.partial/images/train/*/*.png")):
         time.sleep(0.05)
     process.send_signal(sent)
-    said = process.communicate(timeout=60)[1]
+    said = process.communicate(timeout=540)[1]
     assert process.returncode == code
     how = "Interrupted" if sent is signal.SIGINT else "Terminated"
     assert said.splitlines()[-1] == (
-        f"{how} in stage 'data'. What is finished is kept; the same command goes on from there."
+        f"{how} in stage 'data'. Finished results are kept; the same command resumes."
     )
     assert not list(tmp_path.glob("runs/data-*/stage.json"))
     log = json.loads((tmp_path / "runs/demo/run.json").read_text())

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from pretrained_2d.backbones import build
-from pretrained_2d.card import ModelCard, Preprocessing
-from pretrained_2d.checkpoint import save_checkpoint
+from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
+from pretrained_2d.checkpoints.folder import save_checkpoint
 from pretrained_2d.errors import CheckpointError
+from pretrained_2d.networks.backbones import build
 from videopipe.inflation import InflationOptions, inflate_checkpoint
 from videopipe.models import load_model
 

@@ -1,12 +1,16 @@
-"""`videopipe adopt`: weights that others trained become a checkpoint folder."""
+"""`videopipe adopt`: make a checkpoint folder from weights of another program."""
 
 import argparse
 import sys
 from pathlib import Path
 from typing import Any
 
-SUMMARY = "bring a checkpoint of another program here, with a report of every tensor"
+from videopipe.commands.arguments import add_old_name, check_out_folder
+
+SUMMARY = "convert a checkpoint of another program, with a report of every tensor"
 EXAMPLES = """  videopipe adopt resnet18.pth --architecture timm/resnet18 --out models/resnet18
+  videopipe adopt dinov2.pth --architecture timm/vit_small_patch14_dinov2 --image-size 224 \\
+      --out models/dinov2
   videopipe adopt i3d.safetensors --architecture inception_i3d --labels k400.txt --out models/i3d
   videopipe adopt best.ckpt --architecture convnext_tiny --labels cat,dog --mean 0.5,0.5,0.5 \\
       --std 0.5,0.5,0.5 --image-size 224 --crop 0.875 --out models/pets
@@ -14,29 +18,47 @@ EXAMPLES = """  videopipe adopt resnet18.pth --architecture timm/resnet18 --out 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """CHECKPOINT, --architecture, --out, and what a file of weights does not say."""
+    """CHECKPOINT, --architecture, --out, and what a file of weights does not contain."""
     parser.add_argument(
         "checkpoint",
         metavar="CHECKPOINT",
         type=Path,
-        help="a file: .safetensors .pth .pt .bin .ckpt .pyth .tar",
+        help="a safetensors or PyTorch file of any name, an index of several, or their folder",
     )
     parser.add_argument(
         "--architecture",
         metavar="NAME",
-        help="which network the weights are of; `videopipe models` lists them",
+        help="network of the weights; `videopipe models` lists them",
     )
-    parser.add_argument("--out", required=True, metavar="DIR", type=Path, help="folder to write")
+    parser.add_argument("--out", required=True, metavar="DIR", type=Path, help="new folder")
+    parser.add_argument("--overwrite", action="store_true", help="replace a checkpoint in DIR")
     parser.add_argument("--labels", metavar="FILE|a,b,…", help="class names, in order")
-    parser.add_argument("--mean", metavar="R,G,B", type=_numbers, help="of values in [0, 1]")
-    parser.add_argument("--std", metavar="R,G,B", type=_numbers, help="of values in [0, 1]")
-    parser.add_argument("--image-size", metavar="PIXELS", type=int, help="side of the input")
+    parser.add_argument("--mean", metavar="R,G,B", type=_numbers, help="mean of values in [0, 1]")
     parser.add_argument(
-        "--crop", metavar="FRACTION", type=float, help="of the short side, such as 0.875"
+        "--std", metavar="R,G,B", type=_numbers, help="standard deviation of values in [0, 1]"
+    )
+    parser.add_argument(
+        "--image-size", metavar="PIXELS", type=int, help="height and width of the input"
+    )
+    parser.add_argument(
+        "--crop",
+        metavar="FRACTION",
+        type=float,
+        help="crop as a fraction of the short side, such as 0.875",
     )
     parser.add_argument("--interpolation", choices=("bilinear", "bicubic"))
-    parser.add_argument("--frames", metavar="N", type=int, help="frames of a clip (3D networks)")
+    parser.add_argument(
+        "--squash", action="store_true", help="scale whole frames to a square instead of cropping"
+    )
+    parser.add_argument("--num-frames", metavar="N", type=int, help="frames per clip (3D networks)")
+    add_old_name(parser, "--frames", "--num-frames")
     parser.add_argument("--clip-seconds", metavar="S", type=float, help="length of a clip")
+    parser.add_argument(
+        "--head",
+        choices=("new", "drop", "strict"),
+        help="new: do not take the file's head; drop: no head, an encoder; strict: the file's head "
+        "must fit (default: the file's head where it fits, else a new one)",
+    )
     parser.add_argument(
         "--entry", metavar="NAME", help="which weights, if the file has several (state_dict_ema)"
     )
@@ -51,9 +73,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Adopt, tell what became of every tensor, and print the folder."""
-    from pretrained_2d.foreign import Adoption, adopt
-    from pretrained_2d.foreign.labels import read_labels
+    """Adopt, report every tensor, and print the folder."""
+    from pretrained_2d.checkpoints.foreign import Adoption, adopt
+    from pretrained_2d.checkpoints.foreign.labels import read_labels
     from videopipe.errors import VideopipeError
 
     if args.architecture is None:
@@ -64,12 +86,14 @@ def main(args: argparse.Namespace) -> int:
                 "--architecture"
             )
         raise VideopipeError(
-            f"--architecture is missing: which network is {args.checkpoint} of? "
-            "`videopipe models` lists them, `videopipe models 'timm/*'` those of timm"
+            f"--architecture is missing: name the network of {args.checkpoint}. `videopipe models` "
+            "lists all, `videopipe models 'timm/*'` those of timm"
         )
+    check_out_folder(args.out, args.checkpoint, overwrite=args.overwrite)
     request = Adoption(
         checkpoint=args.checkpoint,
         architecture=args.architecture,
+        head=args.head,
         entry=args.entry,
         labels=read_labels(args.labels) if args.labels else None,
         mean=args.mean,
@@ -77,7 +101,8 @@ def main(args: argparse.Namespace) -> int:
         image_size=args.image_size,
         crop=args.crop,
         interpolation=args.interpolation,
-        num_frames=args.frames,
+        squash=args.squash,
+        num_frames=args.num_frames,
         clip_seconds=args.clip_seconds,
         options=dict(args.option),
     )

@@ -1,12 +1,33 @@
-"""Arguments that the pipeline commands share."""
+"""Arguments that several commands share."""
 
 import argparse
-from typing import TYPE_CHECKING
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from videopipe.errors import ConfigError
+from videopipe.errors import ConfigError, VideopipeError
 
 if TYPE_CHECKING:
-    from videopipe.pipeline import Job, Pipeline
+    from videopipe.pipeline.jobs import Job, Pipeline
+
+
+def add_old_name(parser: argparse.ArgumentParser, old: str, new: str) -> None:
+    """Accept the option `old` in place of `new`, with a warning. It is not in the help text."""
+    target = next(action for action in parser._actions if new in action.option_strings)
+
+    class UseNewName(argparse.Action):
+        def __call__(self, _parser: Any, namespace: Any, value: Any, _name: Any = None) -> None:
+            print(f"warning: {old} is now called {new}; use the new name", file=sys.stderr)
+            setattr(namespace, target.dest, value)
+
+    parser.add_argument(
+        old,
+        dest=target.dest,
+        action=UseNewName,
+        type=target.type or str,
+        default=argparse.SUPPRESS,
+        help=argparse.SUPPRESS,
+    )
 
 
 def add_pipeline_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,8 +49,8 @@ def add_pipeline_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--runs`, `--until`, `--redo`: what `run` does and `plan` foretells."""
-    parser.add_argument("--runs", metavar="DIR", default="runs", help="where results lie (runs)")
+    """`--runs`, `--until`, `--redo`, `--retry-failed`, of `run` and of `plan`."""
+    parser.add_argument("--runs", metavar="DIR", default="runs", help="folder of results (runs)")
     parser.add_argument("--until", metavar="STAGE", help="stop after this stage")
     parser.add_argument(
         "--redo",
@@ -38,11 +59,26 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="make this stage again, and all that depends on it; repeatable",
     )
+    parser.add_argument(
+        "--retry-failed",
+        action="store_true",
+        help="retry the videos that failed in results that are complete",
+    )
+
+
+def check_out_folder(out: Path, source: Path, *, overwrite: bool) -> None:
+    """Refuse an `--out` that would replace something, unless `--overwrite` is given."""
+    if out.resolve() == source.resolve():
+        raise VideopipeError(f"--out {out} is the checkpoint itself; name another folder")
+    if out.is_file():
+        raise VideopipeError(f"--out {out} is a file; name a folder")
+    if out.is_dir() and any(out.iterdir()) and not overwrite:
+        raise VideopipeError(f"--out {out} is not empty; name a new folder, or add --overwrite")
 
 
 def load(args: argparse.Namespace) -> "Pipeline":
     """The pipeline that the arguments name."""
-    from videopipe.pipeline import find_pipeline, load_pipeline
+    from videopipe.pipeline.jobs import find_pipeline, load_pipeline
     from videopipe.stages import STAGES
 
     return load_pipeline(find_pipeline(args.pipeline), STAGES, overrides=args.overrides)
@@ -50,7 +86,7 @@ def load(args: argparse.Namespace) -> "Pipeline":
 
 def chosen_jobs(pipeline: "Pipeline", args: argparse.Namespace) -> list["Job"]:
     """The jobs up to `--until`; all of them without it."""
-    from videopipe.nodes import nearest
+    from videopipe.pipeline.document.nodes import nearest
 
     names = pipeline.stages
     options = [("--redo", name) for name in args.redo]

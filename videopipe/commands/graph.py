@@ -1,4 +1,4 @@
-"""`videopipe graph`: how the stages of a pipeline hang together, as text or Mermaid."""
+"""`videopipe graph`: the stages of a pipeline and their inputs, as text or Mermaid."""
 
 import argparse
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from videopipe.commands.arguments import add_pipeline_arguments
 
 if TYPE_CHECKING:
-    from videopipe.pipeline import Pipeline
+    from videopipe.pipeline.jobs import Pipeline
 
 SUMMARY = "draw a pipeline as text or as a Mermaid diagram"
 EXAMPLES = """  videopipe graph demo
@@ -22,8 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print the graph; data need not be there."""
-    from videopipe.pipeline import find_pipeline, load_pipeline
+    """Print the graph; paths need not exist."""
+    from videopipe.pipeline.jobs import find_pipeline, load_pipeline
     from videopipe.stages import STAGES
 
     pipeline = load_pipeline(
@@ -35,7 +35,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def as_text(pipeline: "Pipeline") -> Iterator[str]:
-    """One line per stage: what it is made of, and how many results it has."""
+    """One line per stage: its kind, its inputs, and how many results it has."""
     yield pipeline.name
     stages = pipeline.resolved["stages"]
     width = max(len(name) for name in stages)
@@ -49,7 +49,7 @@ def as_text(pipeline: "Pipeline") -> Iterator[str]:
 
 
 def as_mermaid(pipeline: "Pipeline") -> Iterator[str]:
-    """A flowchart that GitHub and most editors draw."""
+    """A Mermaid flowchart, which GitHub and most editors draw."""
     yield "flowchart TD"
     for name, stage in pipeline.resolved["stages"].items():
         axes = [f"<br/>{key}: {values}" for key, values in stage.get("matrix", {}).items()]
@@ -62,7 +62,7 @@ def as_mermaid(pipeline: "Pipeline") -> Iterator[str]:
 
 
 def _node(name: str) -> str:
-    return "stage_" + name.replace("-", "_")  # some plain words ("end") are Mermaid's own
+    return "stage_" + name.replace("-", "_")  # "end" and other words are keywords of Mermaid
 
 
 def _sources(stage: dict[str, dict[str, list[str] | str]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""`videopipe inflate`: a 2D checkpoint becomes a video network, with proof."""
+"""`videopipe inflate`: make a video network from a 2D checkpoint, and test it on still videos."""
 
 import argparse
 from dataclasses import Field, fields
@@ -6,10 +6,11 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from videopipe.commands.arguments import check_out_folder
 from videopipe.errors import ConfigError, VideopipeError
 from videopipe.inflation.options import InflationOptions
 
-SUMMARY = "grow a 2D checkpoint along time: i3d, s3d, center or s4nd, checked on still videos"
+SUMMARY = "inflate a 2D checkpoint along time: i3d, s3d, center or s4nd, tested on still videos"
 EXAMPLES = """  videopipe inflate resnet/ --method s4nd --out resnet_video/
   videopipe inflate convnext/ --method s4nd --temporal-patch 2 --length 4 --num-classes 51 --out v/
   videopipe inflate resnet/ --method i3d --layers 're:layer[34]' --num-frames 16 --out out/
@@ -19,34 +20,39 @@ EXAMPLES = """  videopipe inflate resnet/ --method s4nd --out resnet_video/
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Checkpoint, output, head, and one option for each field of InflationOptions."""
+    """Checkpoint, output, head, and one argument for each field of InflationOptions."""
     parser.add_argument(
         "checkpoint", metavar="CHECKPOINT", type=Path, help="folder of a 2D network"
     )
     parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="new folder")
     parser.add_argument("--overwrite", action="store_true", help="replace a checkpoint in DIR")
     parser.add_argument(
-        "--num-classes", metavar="N", type=int, help="a new head (the old one stays without)"
+        "--num-classes",
+        metavar="N",
+        type=int,
+        help="new head with this many classes (default: keep the head)",
     )
     parser.add_argument(
         "--labels", metavar="FILE|A,B,…", help="classes of the new head: a text file or a list"
     )
-    parser.add_argument("--seed", metavar="N", type=int, default=0, help="of what is drawn (0)")
+    parser.add_argument("--seed", metavar="N", type=int, default=0, help="random seed (default 0)")
     hints = get_type_hints(InflationOptions)
     for field in fields(InflationOptions):
         _add_option(parser, field, hints[field.name])
-    parser.add_argument("--layer-table", action="store_true", help="print every layer's fate too")
+    parser.add_argument(
+        "--layer-table", action="store_true", help="also print a table of all layers"
+    )
 
 
 def main(args: argparse.Namespace) -> int:
-    """Inflate, write, and print what was found."""
+    """Inflate, write the folder, and print the summary."""
     names = [field.name for field in fields(InflationOptions)]
     try:
         options = InflationOptions(**{name: getattr(args, name) for name in names})
     except ValueError as error:
         raise ConfigError([str(error)]) from error
     labels = None if args.labels is None else _labels(args.labels)
-    _check_out(args.out, args.checkpoint, overwrite=args.overwrite)
+    check_out_folder(args.out, args.checkpoint, overwrite=args.overwrite)
     from videopipe.inflation.operation import inflate_checkpoint
 
     report = inflate_checkpoint(
@@ -62,15 +68,6 @@ def main(args: argparse.Namespace) -> int:
     print(report.summary())
     print(f"written: {args.out} (every layer in {args.out / 'inflation.md'})")
     return 0
-
-
-def _check_out(out: Path, checkpoint: Path, *, overwrite: bool) -> None:
-    if out.resolve() == checkpoint.resolve():
-        raise VideopipeError(f"--out {out} is the 2D checkpoint itself; name another folder")
-    if out.is_file():
-        raise VideopipeError(f"--out {out} is a file; name a folder")
-    if out.is_dir() and any(out.iterdir()) and not overwrite:
-        raise VideopipeError(f"--out {out} is not empty; name a new folder, or add --overwrite")
 
 
 def _labels(text: str) -> tuple[str, ...]:

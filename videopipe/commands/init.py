@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-SUMMARY = "look at a folder of labelled videos and write a pipeline for it"
+SUMMARY = "inspect a folder of labelled videos and write a pipeline for it"
 EXAMPLES = """\
   videopipe init my_videos --checkpoint resnet50.pth --architecture timm/resnet50
   videopipe init my_videos --checkpoint resnet50_video           # a folder of adopt or inflate
@@ -31,21 +31,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Write the YAML and say what to do with it."""
+    """Write the YAML and print the next command."""
     from pretrained_2d import atomic
     from videopipe.errors import VideopipeError
-    from videopipe.first_pipeline import look_at, write_pipeline
-    from videopipe.progress import say
+    from videopipe.pipeline.template import inspect_dataset, write_pipeline
+    from videopipe.system.progress import say
 
     if Path(args.checkpoint).is_dir() and args.architecture:
         raise VideopipeError(
-            f"{args.checkpoint} is a checkpoint folder and says itself what network it is; leave "
+            f"{args.checkpoint} is a checkpoint folder, which names its network; leave "
             "--architecture out"
         )
     out = args.out or Path(f"{args.data.resolve().stem}.yaml")
     if out.exists() and not args.overwrite:
         raise VideopipeError(f"{out} exists; give another --out, or --overwrite")
-    found = look_at(args.data)
+    found = inspect_dataset(args.data)
     text = write_pipeline(
         found,
         checkpoint=args.checkpoint,

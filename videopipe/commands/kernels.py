@@ -13,13 +13,15 @@ EXAMPLES = """\
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("checkpoint", type=Path, help="checkpoint folder")
-    parser.add_argument("--before", type=Path, help="the checkpoint training began with")
+    parser.add_argument(
+        "--before", type=Path, help="checkpoint before the training, for comparison"
+    )
     parser.add_argument("--out", type=Path, required=True, help="folder for the page and pictures")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Write report.html and pictures/*.svg to --out, and say where."""
-    from videopipe.atlas.section import atlas_section
+    """Write report.html and pictures/*.svg to --out, and print the path."""
+    from videopipe.report.kernels.section import atlas_section
     from videopipe.report.page import write_page
 
     section = atlas_section("kernels", "Kernels", args.checkpoint, args.before)

@@ -1,13 +1,13 @@
-"""`videopipe models`: the networks there are, with their parameters and input sizes."""
+"""`videopipe models`: list the networks with their parameters and input sizes."""
 
 import argparse
 import json
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pretrained_2d.catalogue import Entry
+    from pretrained_2d.catalogue import NetworkEntry
 
-SUMMARY = "list the networks that can be trained, adopted, inflated and predicted with"
+SUMMARY = "list the networks that can be trained, adopted and inflated"
 EXAMPLES = """  videopipe models
   videopipe models 'timm/resnet*'
   videopipe models 'torchvision/*3d*' --json
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "pattern",
         metavar="PATTERN",
         nargs="?",
-        help="networks whose name matches, also of timm and torchvision: 'timm/*resnet*'",
+        help="only networks whose name matches, such as 'timm/*resnet*'",
     )
     parser.add_argument("--json", action="store_true", help="a JSON list instead of a table")
 
@@ -36,7 +36,7 @@ def main(args: argparse.Namespace) -> int:
         return 0
     if not entries:
         raise VideopipeError(
-            f"no network is called {args.pattern!r}; * stands for anything, and names of timm and "
+            f"no network matches {args.pattern!r}; * matches anything, and names of timm and "
             "torchvision begin with timm/ or torchvision/"
         )
     _print_table(entries)
@@ -46,7 +46,7 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-def _print_table(entries: "list[Entry]") -> None:
+def _print_table(entries: "list[NetworkEntry]") -> None:
     rows = [("name", "options", "axes", "parameters", "input", "")]
     for entry in entries:
         options = " ".join(f"{key}={value}" for key, value in entry.options.items())

@@ -3,24 +3,27 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
+
+from videopipe.commands.arguments import add_old_name
+from videopipe.scoring.settings import Decoder
 
 if TYPE_CHECKING:
-    from videopipe.inference.table import TableRequest
+    from videopipe.prediction.request import TableRequest
 
-SUMMARY = "predict the classes of videos: files, folders, lists in, one table out, resumable"
+SUMMARY = "predict the classes of videos: files, folders or lists in, one table out, resumable"
 EXAMPLES = """  videopipe predict MODEL videos/ --out predictions.parquet
   videopipe predict MODEL 'day*/*.mp4' extra.mkv --out predictions.csv --top-k 3
   videopipe predict MODEL list.txt --out scores.jsonl --scores --embeddings
   videopipe predict MODEL ranges.csv --out ranges.parquet
-  videopipe predict MODEL match.mp4 --windows --stride 0.5 --out match.csv
-  find / -name '*.mp4' | videopipe predict MODEL - --out all.parquet --timeout 30
+  videopipe predict MODEL match.mp4 --windows --stride-seconds 0.5 --out match.csv
+  find / -name '*.mp4' | videopipe predict MODEL - --out all.parquet --timeout-seconds 30
   accelerate launch --num_processes 8 -m videopipe predict MODEL videos/ --out all.parquet
 
-A manifest has a column path, and start_seconds and end_seconds where only a range is meant.
-A run that was stopped goes on when the same command is given again. While it runs, finished rows
-can be read in OUT.parts/. A video that cannot be decoded is a row with a status and a reason; it is
-tried again when its file has changed, or with --retry-failed.
+A list has one path per line, or a column path, and start_seconds and end_seconds for ranges.
+The same command resumes a run that was interrupted. During a run, finished rows can be read in
+OUT.parts/. A video that cannot be decoded has a row with a status and a reason; it is predicted
+again when its file has changed, or with --retry-failed.
 """
 
 
@@ -29,77 +32,103 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="checkpoint folder")
     parser.add_argument(
         "paths", metavar="PATHS", nargs="+",
-        help="videos, folders, patterns, lists (.txt), manifests (.csv, .tsv, .jsonl), - for stdin",
+        help="videos, folders, patterns, lists (.txt, .csv, .tsv, .jsonl), - for paths on stdin",
     )  # fmt: skip
     add = parser.add_argument
     add("--out", "-o", required=True, metavar="FILE",
-        help="ending in .parquet, .csv or .jsonl; a table of the same model and settings is added "
-             "to")  # fmt: skip
+        help="ends in .parquet, .csv or .jsonl; rows are added to a table of the same model and "
+             "settings")  # fmt: skip
     add("--overwrite", action="store_true", help="replace a table of another model or settings")
     add(
         "--retry-failed", action="store_true",
-        help="try again the videos that an earlier run could not score (timeout, disk away)",
+        help="predict videos again that have no scores yet (timeout, missing disk)",
     )  # fmt: skip
     add("--limit", type=int, metavar="N", help="only the first N videos")
     add("--strict", action="store_true", help="exit 1 when a video is not ok")
 
-    rows = parser.add_argument_group("what is in a row")
+    rows = parser.add_argument_group("columns")
     rows.add_argument("--top-k", type=int, default=5, metavar="K", help="best classes (5)")
     rows.add_argument("--scores", action="store_true", help="all probabilities")
-    rows.add_argument("--embeddings", action="store_true", help="what the classifier sees")
+    rows.add_argument("--embeddings", action="store_true", help="the input of the classifier")
     rows.add_argument("--windows", action="store_true", help="a row per window, not per video")
     rows.add_argument(
-        "--stride", type=float, metavar="SECONDS",
-        help="from window to window (default: no overlap)",
+        "--stride-seconds", type=float, metavar="SECONDS",
+        help="step from window to window (default: no overlap)",
     )  # fmt: skip
 
-    sampling = parser.add_argument_group("how a video is looked at (default: as in evaluation)")
+    sampling = parser.add_argument_group("how a video is sampled (default: as in evaluation)")
     sampling.add_argument("--clips", type=int, metavar="N", help="clips per video, evenly spread")
+    sampling.add_argument(
+        "--num-frames", type=int, metavar="N", help="frames per clip (default: the checkpoint's)"
+    )
+    sampling.add_argument(
+        "--clip-seconds", type=float, metavar="SECONDS",
+        help="length of a clip (default: the checkpoint's)",
+    )  # fmt: skip
+    sampling.add_argument(
+        "--frame-rate", type=float, metavar="FPS",
+        help="read folders of numbered images as videos with this many frames per second",
+    )  # fmt: skip
     sampling.add_argument("--crops", type=int, choices=(1, 3), default=1, help="per clip (1)")
     sampling.add_argument("--average", choices=("logits", "probabilities"), default="logits")
     sampling.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="fp32")
-    sampling.add_argument("--decoder", default="auto", metavar="NAME", help="backend (auto)")
+    sampling.add_argument(
+        "--decoder", choices=get_args(Decoder), default="auto", help="decoding backend (auto)"
+    )
 
-    speed = parser.add_argument_group("where and how fast")
+    speed = parser.add_argument_group("execution")
     speed.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps")
     speed.add_argument("--workers", "-j", type=int, metavar="N", help="decoding processes")
     speed.add_argument("--threads", type=int, metavar="N", help="clips at a time on a CPU")
     speed.add_argument(
         "--batch-size", "-b", type=_number_or_auto, metavar="N",
-        help="clips per batch on a GPU; auto: as many as fit, up to 64; no matter on a CPU",
+        help="clips per batch on a GPU; auto: as many as fit, up to 64; ignored on a CPU",
     )  # fmt: skip
     speed.add_argument(
-        "--timeout", type=float, default=60.0, metavar="SECONDS",
-        help="longest silence of a decoder before its video is given up (60)",
+        "--timeout-seconds", type=float, default=60.0, metavar="SECONDS",
+        help="longest time without a frame before decoding is stopped (60)",
+    )  # fmt: skip
+    speed.add_argument(
+        "--max-clips-per-video", type=_number_or_none, default=100_000, metavar="N",
+        help="a video with more clips gets the status too_long (100000); none: no limit",
+    )  # fmt: skip
+    speed.add_argument(
+        "--max-seconds-per-video", type=_number_or_none, default=7200, metavar="SECONDS",
+        help="decoding time after which a video gets the status too_long (7200); none: no limit",
     )  # fmt: skip
     speed.add_argument("--compile", action="store_true", help="torch.compile the model (GPU)")
     speed.add_argument("--engine", choices=("local", "ray"), default="local")
+    add_old_name(parser, "--stride", "--stride-seconds")
+    add_old_name(parser, "--timeout", "--timeout-seconds")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Fill the table and say what came of it."""
+    """Fill the table and report the number of rows."""
     _prepare_decoders()
-    from videopipe.inference.table import predict_table
+    from videopipe.prediction.operation import predict_table
+    from videopipe.prediction.table.summary import num_scored
 
     summary = predict_table(_request(args), args.paths)
     if summary is None:  # another process completes the table
         return 0
     _report(args.out, summary)
+    if not num_scored(summary):
+        return 1
     return 1 if args.strict and (summary["not_ok"] or summary["problems"]) else 0
 
 
 def _prepare_decoders() -> None:
-    """Let the process that decoders are forked from do its imports while this one does its own."""
+    """Start the fork server of the decoders, so that it imports in parallel to this process."""
     from multiprocessing import forkserver
 
-    forkserver.set_forkserver_preload(["videopipe.data.pool_worker", "videopipe.inference.clips"])
+    forkserver.set_forkserver_preload(["videopipe.system.pool_worker", "videopipe.scoring.clips"])
     forkserver.ensure_running()
 
 
 def _request(args: argparse.Namespace) -> "TableRequest":
     from videopipe.errors import ConfigError
-    from videopipe.inference.settings import Execution, Scoring
-    from videopipe.inference.table import TableRequest
+    from videopipe.prediction.request import TableRequest
+    from videopipe.scoring.settings import Execution, Scoring
 
     try:
         return TableRequest(
@@ -110,7 +139,9 @@ def _request(args: argparse.Namespace) -> "TableRequest":
                 crops=args.crops,
                 average=args.average,
                 windows=args.windows,
-                stride_seconds=args.stride,
+                stride_seconds=args.stride_seconds,
+                num_frames=args.num_frames,
+                clip_seconds=args.clip_seconds,
                 precision=args.precision,
                 decoder=args.decoder,
                 embeddings=args.embeddings,
@@ -120,12 +151,15 @@ def _request(args: argparse.Namespace) -> "TableRequest":
                 workers=args.workers,
                 threads=args.threads,
                 batch_size=args.batch_size,
-                timeout_seconds=args.timeout,
+                timeout_seconds=args.timeout_seconds,
+                max_clips_per_video=args.max_clips_per_video,
+                max_seconds_per_video=args.max_seconds_per_video,
                 compile=args.compile,
             ),
             top_k=args.top_k,
             scores=args.scores,
             limit=args.limit,
+            frame_rate=args.frame_rate,
             overwrite=args.overwrite,
             retry_failed=args.retry_failed,
             engine=args.engine,
@@ -136,20 +170,27 @@ def _request(args: argparse.Namespace) -> "TableRequest":
 
 def _report(out: str, summary: dict[str, Any]) -> None:
     """A line or two on stderr; the path of the table on stdout."""
-    from videopipe.progress import duration
+    from videopipe.prediction.table.summary import num_scored
+    from videopipe.system.progress import duration
 
     counts = ", ".join(f"{count} {status}" for status, count in summary["statuses"].items())
     lines = [
         f"{summary['videos']} videos, {summary['rows']} rows ({counts}); "
         f"{summary['predicted_in_this_run']} predicted in {duration(summary['seconds'])}"
     ]
+    if not num_scored(summary):
+        lines.append(f"no video could be scored; see the column 'error' of {out}")
     lines += [f"problem: {problem}" for problem in summary["problems"]]
     if summary["files_passed_over"]:
         kinds = ", ".join(f"{n} × {name}" for name, n in summary["files_passed_over"].items())
-        lines.append(f"passed over because of their names: {kinds}")
+        lines.append(f"skipped because of their names: {kinds}")
     print("\n".join(lines), file=sys.stderr)
     print(out)
 
 
 def _number_or_auto(text: str) -> int | None:
     return None if text == "auto" else int(text)
+
+
+def _number_or_none(text: str) -> int | None:
+    return None if text == "none" else int(text)

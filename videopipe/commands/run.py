@@ -1,4 +1,4 @@
-"""`videopipe run`: make every result of a pipeline that is not there yet."""
+"""`videopipe run`: make all results of a pipeline that do not exist yet."""
 
 import argparse
 import os
@@ -15,14 +15,15 @@ from videopipe.commands.arguments import (
 )
 
 if TYPE_CHECKING:
-    from videopipe.runner import Outcome
+    from videopipe.pipeline.run import Outcome
 
-SUMMARY = "run a pipeline; what is finished already is answered from the runs folder"
+SUMMARY = "run a pipeline; complete results in the runs folder are reused"
 EXAMPLES = """  videopipe run demo
   videopipe run pipelines/hmdb51_s4nd.yaml --runs /data/runs
   videopipe run my.yaml --set finetuned.lr=1e-4 --set finetuned.epochs=20
   videopipe run my.yaml --until clips
   videopipe run my.yaml --redo scores
+  videopipe run my.yaml --retry-failed --set clips.timeout_seconds=300
   accelerate launch --num_processes 8 -m videopipe run my.yaml
 """
 
@@ -34,11 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run the jobs, write the report, and say where to look."""
+    """Run the jobs, write the report, and print the result folders."""
     from videopipe.errors import StageError
-    from videopipe.progress import duration, say
-    from videopipe.runlog import RunLog
-    from videopipe.runner import run_jobs
+    from videopipe.pipeline.run import run_jobs
+    from videopipe.pipeline.run_log import RunLog
+    from videopipe.system.progress import duration, say
 
     pipeline = load(args)
     jobs = chosen_jobs(pipeline, args)
@@ -48,7 +49,9 @@ def main(args: argparse.Namespace) -> int:
     if first:
         log.begin()
     try:
-        outcomes = run_jobs(jobs, runs, redo=args.redo, on_state=log.note)
+        outcomes = run_jobs(
+            jobs, runs, redo=args.redo, retry_failed=args.retry_failed, on_state=log.note
+        )
     except StageError:
         if first:
             write_page(log.folder)
@@ -73,8 +76,8 @@ def main(args: argparse.Namespace) -> int:
 
 
 def write_page(folder: Path, *, anew: bool = True) -> Path | None:
-    """Write the report of the run; what stands in its way is said and stops nothing."""
-    from videopipe.progress import say
+    """Write the report of the run; a failure is reported and is no error."""
+    from videopipe.system.progress import say
 
     page = folder / "report" / "report.html"
     if page.is_file() and not anew:
@@ -90,11 +93,11 @@ def write_page(folder: Path, *, anew: bool = True) -> Path | None:
 
 
 def what_next(outcomes: "list[Outcome]", page: Path | None, args: argparse.Namespace) -> list[str]:
-    """Where to look and what to try, for the kinds of results that there are."""
-    from videopipe.stage import Kind
+    """Paths to look at and commands to try, for the kinds of results of the run."""
+    from videopipe.pipeline.stage import Kind
 
     last = {outcome.job.record.output: outcome for outcome in outcomes}
-    lines = ["", "Look at:"]
+    lines = ["", *accuracies(outcomes), "Look at:"]
     if page is not None:
         lines.append(f"  {page}    the report: open it in a browser")
     if Kind.TABLE in last:
@@ -104,14 +107,28 @@ def what_next(outcomes: "list[Outcome]", page: Path | None, args: argparse.Names
     if Kind.PREDICTIONS in last:
         lines.append(f"  {last[Kind.PREDICTIONS].folder}    the predictions, one row per video")
     lines.append(
-        f"  {Path(args.runs) / '…'}    every result, with stage.json saying how it was made"
+        f"  {Path(args.runs) / '…'}    all results, each with a stage.json that describes it"
     )
-    lines.append("Try next:")
-    pipeline = shlex.quote(args.pipeline)
+    lines.append("Try next, with your own files:")
     if Kind.VIDEO_MODEL in last:
         model = last[Kind.VIDEO_MODEL].folder
         lines.append(f"  videopipe predict {model} YOUR_VIDEOS --out predictions.csv")
-        lines.append(f"  videopipe kernels {model} --out kernels")
-    lines.append(f"  videopipe plan {pipeline}    what would run again, and why")
-    lines.append(f"  videopipe graph {pipeline}    how the stages hang together")
+        lines.append("  videopipe check YOUR_VIDEOS    what is there, what cannot be read")
+        lines.append(f"  videopipe init YOUR_VIDEOS --checkpoint {model} --out mine.yaml")
+    else:
+        lines.append(f"  videopipe plan {shlex.quote(args.pipeline)}    what would run again, why")
+    return lines
+
+
+def accuracies(outcomes: "list[Outcome]") -> list[str]:
+    """One line for each evaluation: its accuracy, with the interval and the number of videos."""
+    lines = []
+    for outcome in outcomes:
+        found = outcome.summary
+        if "interval" in found and "top1" in found:
+            low, high = found["interval"]
+            lines.append(
+                f"{outcome.job.label}: top-1 {found['top1']:.1%} of {found['videos']} videos, "
+                f"95 % interval {low:.1%} to {high:.1%}"
+            )
     return lines

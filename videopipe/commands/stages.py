@@ -1,4 +1,4 @@
-"""`videopipe stages`: what can be used in a pipeline, read off the dataclasses."""
+"""`videopipe stages`: list the stages and their settings, from the dataclasses."""
 
 import argparse
 import dataclasses
@@ -13,7 +13,8 @@ EXAMPLES = """  videopipe stages
   videopipe stages finetune
 """
 
-WIDEST = 44  # a longer default pushes its meaning to the right, and not everybody's
+LIMIT = "decides which videos fail; a higher value retries them"
+WIDEST = 44  # column width; a longer default shifts its own line only
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,15 +24,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Print the list, or the named stages in full."""
-    from videopipe.nodes import nearest
+    from videopipe.pipeline.document.nodes import nearest
     from videopipe.stages import STAGES
 
     for name in args.names:
         if name not in STAGES:
-            raise VideopipeError(f"there is no stage '{name}'{nearest(name, STAGES)}")
+            raise VideopipeError(f"no stage '{name}'{nearest(name, STAGES)}")
     if not args.names:
         for name, stage in STAGES.items():
-            print(f"{name:<10} {_summary(stage)}")
+            print(f"{name:<10} {stage.sentence}")
         print("\nvideopipe stages NAME shows every setting of one.")
     for index, name in enumerate(args.names):
         print("\n" * bool(index) + "\n".join(describe_stage(name, STAGES[name])))
@@ -39,8 +40,8 @@ def main(args: argparse.Namespace) -> int:
 
 
 def describe_stage(name: str, stage: Any) -> Iterator[str]:
-    """A stage as text: what it does, takes, gives, and its settings."""
-    yield f"{name} (version {stage.version}): {_summary(stage)}"
+    """A stage as text: its summary, inputs, output and settings."""
+    yield f"{name} (version {stage.version}): {stage.sentence}"
     for key, accepted in stage.inputs.items():
         how = ("required" if accepted.required else "optional") + (
             ", one or a list" if accepted.many else ""
@@ -55,7 +56,7 @@ def describe_stage(name: str, stage: Any) -> Iterator[str]:
 
 def describe_fields(config: type, prefix: str = "") -> Iterator[tuple[str, str]]:
     """(`name = default`, `type (unit); help`) of every field, nested ones with their path."""
-    from videopipe.scalars import describe
+    from videopipe.pipeline.document.scalars import describe
 
     hints = typing.get_type_hints(config)
     for field in dataclasses.fields(config):
@@ -67,13 +68,15 @@ def describe_fields(config: type, prefix: str = "") -> Iterator[tuple[str, str]]
         if field.metadata.get("help"):
             words.append(field.metadata["help"])
         if field.metadata.get("runtime"):
-            words.append("changes speed only, not results")
+            words.append(
+                LIMIT if field.metadata.get("limit") else "changes speed only, not results"
+            )
         yield f"{prefix}{field.name} = {_default(field)}", "; ".join(words)
 
 
 def _default(field: dataclasses.Field[Any]) -> str:
-    from videopipe.config import write_yaml
-    from videopipe.fingerprint import as_json
+    from videopipe.pipeline.document.yaml_text import write_yaml
+    from videopipe.pipeline.fingerprint import as_json
 
     if field.default is not dataclasses.MISSING:
         value = field.default
@@ -83,10 +86,3 @@ def _default(field: dataclasses.Field[Any]) -> str:
         return "(required)"
     written = write_yaml([as_json(value)]).strip()
     return written[1:-1] if written.startswith("[") else written.removeprefix("- ")
-
-
-def _summary(stage: Any) -> str:
-    import sys
-
-    words = sys.modules[stage.run.__module__].__doc__ or ""
-    return words.strip().splitlines()[0] if words.strip() else ""

@@ -1,4 +1,4 @@
-"""`videopipe validate`: every problem of every file, before anything runs."""
+"""`videopipe validate`: report all problems of pipeline files."""
 
 import argparse
 
@@ -16,13 +16,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--without-data",
         action="store_true",
-        help="do not ask that paths exist and that variables in them are set",
+        help="do not check that paths exist and that environment variables in them are set",
     )
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print one line per good file; raise all problems of the others together."""
-    from videopipe.pipeline import find_pipeline, load_pipeline
+    """Print one line per valid file; raise the problems of all others together."""
+    from videopipe.pipeline.jobs import find_pipeline, load_pipeline
     from videopipe.stages import STAGES
 
     problems: list[str] = []

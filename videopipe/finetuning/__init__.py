@@ -1,1 +1,1 @@
-"""Teaching an inflated network a set of videos."""
+"""Fine-tuning of video networks."""

@@ -1,11 +1,11 @@
-"""The clips that a fine-tuning sees: one random stretch of each video in each epoch."""
+"""Training clips: one random clip of each video in each epoch."""
 
 from collections.abc import Sequence
 
-from pretrained_2d.card import ModelCard
-from videopipe.data.dataset import ClipDataset
-from videopipe.data.manifest import VideoRecord
-from videopipe.data.transforms import TrainTransform
+from pretrained_2d.checkpoints.card import ModelCard
+from videopipe.dataset.manifest import VideoRecord
+from videopipe.dataset.training_clips import ClipDataset
+from videopipe.dataset.transforms import TrainTransform
 from videopipe.errors import DataError
 from videopipe.finetuning.recipe import Augmentation
 
@@ -16,7 +16,7 @@ def training_clips(
     """Random clips of the length and size that the card names, augmented."""
     if card.num_frames is None or card.clip_seconds is None:
         raise DataError(
-            "the checkpoint does not say how many frames and seconds a clip has; "
+            "the checkpoint has no number of frames and seconds per clip; "
             "set num_frames and clip_seconds"
         )
     size = card.preprocessing.image_size
@@ -28,6 +28,9 @@ def training_clips(
         rand_augment_layers=augmentation.rand_augment_layers,
         rand_augment_magnitude=augmentation.rand_augment_magnitude,
         rand_augment_probability=augmentation.rand_augment_probability,
+        interpolation=card.preprocessing.interpolation,  # other blur is another input at test time
+        squash=card.preprocessing.squash,
+        shuffle_frames=augmentation.shuffle_frames,
     )
     return ClipDataset(
         records,

@@ -9,42 +9,45 @@ from videopipe.finetuning.recipe import Augmentation, FinetuneRecipe
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneConfig:
-    """How a video network learns the videos of a data set; the defaults are the paper's."""
+    """How a video network is trained; the defaults are those of the paper."""
 
     recipe: FinetuneRecipe = setting(default_factory=FinetuneRecipe, help="how to train")
     augmentation: Augmentation = setting(default_factory=Augmentation, help="of training clips")
     protocol: Literal["validation", "paper", "last"] = setting(
         "validation",
-        "the checkpoint kept is the best on validation videos; on the test videos, as the authors "
-        "did, which flatters; or the last one, with all training videos used",
+        "which checkpoint is kept: the best on validation videos; the best on the test videos, as "
+        "the authors did (accuracies are too high); or the last one, trained on val videos too",
     )
     num_frames: int | None = setting(
-        None, "per clip; as the checkpoint says when not given", unit="frames"
+        None, "frames per clip; none: as in the checkpoint", unit="frames"
     )
     clip_seconds: float | None = setting(
-        None, "of a clip; as the checkpoint says when not given", unit="seconds"
+        None, "length of a clip; none: as in the checkpoint", unit="seconds"
     )
     drop_path: float = setting(0.2, "stochastic depth of the last block")
     head_dropout: float = setting(0.2, "dropout before the classifier")
     freeze: Literal["nothing", "backbone", "space"] = setting(
-        "nothing", "backbone: only the head learns; space: only the head and the time axis"
+        "nothing", "backbone: train only the head; space: train only the head and the time axis"
     )
     freeze_patterns: tuple[str, ...] = setting(
         (), "also freeze parameters whose names match, such as stages.0.*"
     )
     freeze_batch_norm: bool = setting(
-        False, "batch norms keep the statistics of the pretraining, for small batches"
+        False, "batch norms use the statistics of the pretraining; for small batches"
     )
     layer_decay: float = setting(
-        1.0, "factor of the learning rate from each layer to the one before it; 1: all alike"
+        1.0, "factor of the learning rate from each layer to the one before it; 1: no decay"
     )
     time_lr_scale: float = setting(
         1.0,
-        "factor of the learning rate of the time axis; below 1 where no norm follows its kernels "
-        "or freeze_batch_norm is set: many states together change a kernel quickly",
+        "factor of the learning rate of the time axis; use less than 1 if no norm follows its "
+        "kernels or freeze_batch_norm is set",
     )
     validation_clips: int | None = setting(
-        None, "clips per video in validation; none: cover all of it"
+        None, "clips per video in validation; none: as many as cover it"
+    )
+    timeout_seconds: float = setting(
+        60.0, "longest time to decode a training clip", unit="seconds", runtime=True
     )
     decoding_workers: int | None = setting(
         None, "processes that decode for validation; none: one per core", runtime=True
@@ -58,7 +61,13 @@ class FinetuneConfig:
             raise ValueError(f"layer_decay is {self.layer_decay}, expected within (0, 1]")
         if not 0 < self.time_lr_scale <= 1:
             raise ValueError(f"time_lr_scale is {self.time_lr_scale}, expected within (0, 1]")
-        for name in ("num_frames", "clip_seconds", "validation_clips", "decoding_workers"):
+        for name in (
+            "num_frames",
+            "clip_seconds",
+            "validation_clips",
+            "decoding_workers",
+            "timeout_seconds",
+        ):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise ValueError(f"{name} is {value}, expected more than 0")

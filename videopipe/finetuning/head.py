@@ -1,4 +1,4 @@
-"""A network for the classes of a data set: its head kept where it fits, replaced where not."""
+"""Fit the head of a network to the classes of a data set."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,7 +6,8 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from pretrained_2d.card import ModelCard
+from pretrained_2d.checkpoints.card import ModelCard
+from pretrained_2d.checkpoints.fitting import load_tensors
 from pretrained_2d.randomness import seeded
 from videopipe.models import build_any
 
@@ -16,7 +17,7 @@ def with_head_for(
 ) -> tuple[nn.Module, ModelCard, bool]:
     """The network and its card for `labels`, and whether the head is new.
 
-    A head is kept when it has one output for each label and knows no other names for them.
+    The head is kept if it has one output per label and no other names for them.
     """
     labels = tuple(labels)
     if card.labels == labels or (card.labels is None and num_outputs(model) == len(labels)):
@@ -29,7 +30,7 @@ def with_head_for(
     state = fresh.state_dict()
     old = model.state_dict()
     kept = {n: old[n] for n in state if n not in head and old[n].shape == state[n].shape}
-    fresh.load_state_dict({**state, **kept})
+    load_tensors(fresh, {**state, **kept})
     return fresh.eval(), card, True
 
 
@@ -37,7 +38,8 @@ def with_head_for(
 def _start_small(head: object) -> None:
     """Truncated normal weights of 0.02, no bias, as in the paper.
 
-    Some libraries start a head of few classes so large that its first gradients spoil the features.
+    Some libraries initialise a head of few classes with large weights, whose first gradients damage
+    the features.
     """
     assert isinstance(head, nn.Module)
     for parameter in head.parameters():
@@ -56,7 +58,7 @@ def head_parameters(model: nn.Module) -> set[str]:
 
 
 def num_outputs(model: nn.Module) -> int:
-    """How many classes the head tells apart."""
+    """The number of classes of the head; 0 for an encoder."""
     head = model.head
     assert isinstance(head, nn.Module)
-    return max(len(parameter) for parameter in head.parameters())
+    return max((len(parameter) for parameter in head.parameters()), default=0)

@@ -1,4 +1,4 @@
-"""Fine-tuning a checkpoint folder on a folder of clips: the network, the training, the card."""
+"""Fine-tune a checkpoint folder on the videos of a manifest."""
 
 import json
 import os
@@ -6,51 +6,56 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from torch import nn
 
-from pretrained_2d.card import ModelCard
-from pretrained_2d.checkpoint import save_checkpoint
-from pretrained_2d.optim import ParameterGroup, parameter_groups
-from pretrained_2d.training import (
+from pretrained_2d.checkpoints.card import ModelCard
+from pretrained_2d.checkpoints.folder import save_checkpoint
+from pretrained_2d.training.optimiser import ParameterGroup, parameter_groups
+from pretrained_2d.training.train import (
     Phase,
     TrainingProgress,
     TrainingResult,
     tiny_numbers_flushed,
     train,
 )
-from videopipe.data.manifest import Manifest, read_manifest
-from videopipe.data.notation import describe_sampling, typical_rate
+from videopipe.dataset.manifest import Manifest
+from videopipe.dataset.notation import describe_sampling, typical_rate
 from videopipe.errors import DataError
 from videopipe.finetuning.clips import training_clips
 from videopipe.finetuning.config import FinetuneConfig
+from videopipe.finetuning.decoding_limit import LimitedClips, clip_errors
 from videopipe.finetuning.head import head_parameters, with_head_for
-from videopipe.finetuning.layers import freeze_batch_norm, learning_rate_scale
+from videopipe.finetuning.layers import (
+    freeze_batch_norm,
+    lay_channels_last,
+    learning_rate_scale,
+)
 from videopipe.finetuning.regularisation import set_drop_path, set_head_dropout
-from videopipe.finetuning.splits import Videos, choose_videos
-from videopipe.finetuning.time_axis import kernel_lengths, learned_lengths, time_parameters
 from videopipe.finetuning.validation import Validator
-from videopipe.inference.settings import Execution, Scoring
+from videopipe.finetuning.validation_split import Videos, choose_videos
+from videopipe.inflation.time_axis import kernel_lengths, learned_lengths, time_parameters
 from videopipe.models import load_model
-from videopipe.progress import say
+from videopipe.scoring.settings import Execution, Scoring
+from videopipe.system.progress import say
 
 Progress = Callable[[TrainingProgress], None] | None
 
 
-@tiny_numbers_flushed()  # before the first large operation starts torch's threads
+@tiny_numbers_flushed()  # before the first large operation, which starts torch's threads
 def finetune(
-    config: FinetuneConfig, model: Path, clips: Path, out: Path, on_progress: Progress = None
+    config: FinetuneConfig, model: Path, manifest: Manifest, out: Path, on_progress: Progress = None
 ) -> dict[str, Any]:
-    """Train the network in `model` on the videos in `clips`; leaves a checkpoint in `out`.
+    """Train the network in `model` on the videos of `manifest`; writes a checkpoint to `out`.
 
-    Goes on with what `out` holds already. Returns the numbers a reader wants first.
+    Resumes an interrupted training in `out`. Returns a summary.
     """
     network, card = load_model(model)
     if card.ndim != 3:
         raise DataError(f"{model} holds a network for images; inflate it to clips first")
-    manifest = read_manifest(clips)
     videos = choose_videos(manifest, config.protocol)
     network, card, head_is_new = with_head_for(network, card, manifest.labels, config.recipe.seed)
     card = replace(
@@ -65,6 +70,7 @@ def finetune(
     set_head_dropout(network, config.head_dropout)
     if config.freeze_batch_norm:
         freeze_batch_norm(network)
+    lay_channels_last(network)
     groups = _groups(network, config)
     result = _train(config, network, card, manifest, videos, groups, out, on_progress)
     summary = {
@@ -87,7 +93,7 @@ def finetune(
 
 def _describe_clips(card: ModelCard, videos: Videos) -> str:
     if card.num_frames is None or card.clip_seconds is None:
-        return "unknown length"  # which is refused when the clips are made
+        return "unknown length"  # an error when the clips are made
     return describe_sampling(card.num_frames, card.clip_seconds, typical_rate(videos.train))
 
 
@@ -114,11 +120,7 @@ def _train(
     out: Path,
     on_progress: Progress,
 ) -> TrainingResult:
-    phase = Phase(
-        data=training_clips(videos.train, card, config.augmentation, config.recipe.seed),
-        epochs=config.recipe.epochs,
-        normalize=card.preprocessing.normalize,
-    )
+    clips = training_clips(videos.train, card, config.augmentation, config.recipe.seed)
     validator = Validator(
         card,
         videos.validation,
@@ -127,8 +129,17 @@ def _train(
         execution=Execution(device=config.recipe.device, workers=config.decoding_workers),
     )
     if torch.cuda.is_available():
-        torch.cuda.reset_peak_memory_stats()  # of what an earlier stage needed
-    with validator if videos.validation else nullcontext() as evaluate:
+        torch.cuda.reset_peak_memory_stats()  # of earlier stages
+    with (
+        TemporaryDirectory(prefix="videopipe-clips-") as notes,
+        clip_errors(Path(notes)),
+        validator if videos.validation else nullcontext() as evaluate,
+    ):
+        phase = Phase(
+            data=LimitedClips(clips, config.timeout_seconds, Path(notes)),
+            epochs=config.recipe.epochs,
+            normalize=card.preprocessing.normalize,
+        )
         return train(
             network,
             [phase],
@@ -149,7 +160,7 @@ def _complete_card(
     config: FinetuneConfig,
     summary: dict[str, Any],
 ) -> None:
-    """Write into the checkpoint how it came to be and what became of its time kernels."""
+    """Write the provenance and the learned lengths of the time kernels to the checkpoint."""
     kept, _ = load_model(out)
     provenance = {
         "made_by": "finetune",
@@ -164,7 +175,7 @@ def _complete_card(
 
 
 def _peak_memory_bytes(out: Path) -> int | None:
-    """The largest that training noted in its log."""
+    """The largest value in the log of the training."""
     lines = (out / "metrics.jsonl").read_text().splitlines()
     noted = [json.loads(line).get("memory_bytes") for line in lines]
     return max((value for value in noted if value is not None), default=None)

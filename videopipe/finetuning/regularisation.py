@@ -7,13 +7,13 @@ from timm.layers.drop import DropPath as TimmDropPath
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pretrained_2d.layers import DropPath, drop_path_rates
+from pretrained_2d.networks.blocks import DropPath, drop_path_rates
 
 
 def set_drop_path(model: nn.Module, highest: float) -> int:
     """Drop residual branches, linearly more from input to output; returns how many can be dropped.
 
-    A network built without such branches (most convolutional ones) is left as it is: 0.
+    A network without such branches (most convolutional ones) is unchanged.
     """
     branches = [m for m in model.modules() if isinstance(m, DropPath | TimmDropPath)]
     for branch, rate in zip(branches, drop_path_rates(highest, len(branches)), strict=True):
@@ -22,7 +22,7 @@ def set_drop_path(model: nn.Module, highest: float) -> int:
 
 
 def set_head_dropout(model: nn.Module, rate: float) -> None:
-    """Dropout on what the classifier sees: the network's own layer where it has one."""
+    """Set the dropout before the classifier: the network's own layer if it has one, else a hook."""
     own = getattr(model, "dropout", None)
     if isinstance(own, nn.Dropout):
         own.p = rate

@@ -1,20 +1,20 @@
-"""The number that decides which checkpoint is kept, after each epoch."""
+"""Validation after each epoch, by which the best checkpoint is chosen."""
 
 from collections.abc import Mapping, Sequence
 from typing import Self
 
 from torch import nn
 
-from pretrained_2d.card import ModelCard
-from videopipe.data.manifest import VideoRecord
-from videopipe.evaluation import measure
-from videopipe.inference.engine import Engine
-from videopipe.inference.settings import Execution, Scoring
-from videopipe.scoring import score_with
+from pretrained_2d.checkpoints.card import ModelCard
+from videopipe.dataset.manifest import VideoRecord
+from videopipe.evaluation.labelled import score_with
+from videopipe.evaluation.score_table import measure
+from videopipe.scoring.engine import Engine
+from videopipe.scoring.settings import Execution, Scoring
 
 
 class Validator:
-    """`validator(network)` scores all validation videos; its decoders live as long as it does."""
+    """`validator(network)` scores all validation videos; decoders are kept between calls."""
 
     def __init__(
         self,

@@ -1,7 +1,8 @@
-"""Grow a 2D network along time, and prove that nothing was lost.
+"""Inflate a 2D network along time, and test that a still video keeps its 2D logits.
 
 `inflate(module, method="s4nd")` takes any `nn.Module` that classifies images;
-`inflate_checkpoint(folder, out, options)` takes a checkpoint folder and writes another.
+`inflate_checkpoint(folder, out, options)` takes a checkpoint folder and writes another;
+`Stream(network)` runs a causally inflated network frame by frame.
 """
 
 from importlib import import_module
@@ -12,11 +13,13 @@ if TYPE_CHECKING:
     from videopipe.inflation.operation import inflate_checkpoint
     from videopipe.inflation.options import InflationOptions
     from videopipe.inflation.proof import Proof, boring_video_test
+    from videopipe.inflation.stream import Stream
 
 __all__ = [
     "FoldedNetwork",
     "InflationOptions",
     "Proof",
+    "Stream",
     "boring_video_test",
     "inflate",
     "inflate_checkpoint",
@@ -27,6 +30,7 @@ _HOMES = {
     "FoldedNetwork": "folded",
     "InflationOptions": "options",
     "Proof": "proof",
+    "Stream": "stream",
     "boring_video_test": "proof",
     "inflate": "folded",
     "inflate_checkpoint": "operation",

@@ -7,12 +7,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from pretrained_2d.convolution import fold_patches
-from videopipe.inflation.clock import Clock, remember
-from videopipe.inflation.options import InflationOptions
-from videopipe.inflation.plan import InflationError, Plan, make_plan
-from videopipe.inflation.replacements import replacement
-from videopipe.inflation.temporal_patch import PatchPixels
+from pretrained_2d.networks.convolution import fold_patches
+from videopipe.inflation.layer_plan import InflationPlan, make_plan
+from videopipe.inflation.mixing.folded_batch import FoldedBatch, restored_in_backward
+from videopipe.inflation.mixing.replacements import replacement
+from videopipe.inflation.mixing.temporal_patch import PatchPixels
+from videopipe.inflation.options import InflationError, InflationOptions
 
 
 class FoldedNetwork(nn.Module):
@@ -25,10 +25,10 @@ class FoldedNetwork(nn.Module):
     a BatchNorm3d. Dropout and drop path draw for each frame.
     """
 
-    def __init__(self, network: nn.Module, plan: Plan) -> None:
+    def __init__(self, network: nn.Module, plan: InflationPlan) -> None:
         super().__init__()
         self.plan = plan
-        self.clock = Clock()
+        self.batch = FoldedBatch()
         roles = {layer.role for layer in plan.layers}
         patch = plan.options.temporal_patch
         self.patch = (
@@ -37,7 +37,7 @@ class FoldedNetwork(nn.Module):
         # Pooling last: a pooled block may itself hold layers that were replaced.
         for layer in sorted(plan.layers, key=lambda layer: layer.role == "pool"):
             parent = network.get_submodule(layer.name.rpartition(".")[0])
-            new = replacement(network.get_submodule(layer.name), layer, plan.options, self.clock)
+            new = replacement(network.get_submodule(layer.name), layer, plan, self.batch)
             parent.add_module(layer.name.rpartition(".")[2], new)
         self.network = network
         # Networks of pretrained_2d take a rate in space and give embeddings; others take images.
@@ -60,7 +60,7 @@ class FoldedNetwork(nn.Module):
         `rate` is the number of base samples per sample: one number, or (time, height, width).
         """
         logits = self.network(self._fold(clip, rate), *self._rate_in_space(rate))
-        return remember(self._mean_over_time(logits), self.clock)
+        return restored_in_backward(self._mean_over_time(logits), self.batch)
 
     def embed(self, clip: Tensor, rate: float | Sequence[float] = 1.0) -> Tensor:
         """(batch, channels, time, height, width) -> (batch, features), what the head sees."""
@@ -69,10 +69,10 @@ class FoldedNetwork(nn.Module):
             features = self.network.embed(frames, *self._rate_in_space(rate))  # type: ignore[operator]
         else:
             features = self._seen_by_head(frames)
-        return remember(self._mean_over_time(features), self.clock)
+        return restored_in_backward(self._mean_over_time(features), self.batch)
 
     def _fold(self, clip: Tensor, rate: float | Sequence[float]) -> Tensor:
-        """Check the clip, set the clock, and lay time into the batch."""
+        """Check the clip, divide the batch, and fold time into it."""
         channels, patch = self.plan.in_channels, self.plan.options.temporal_patch
         if clip.ndim != 5 or clip.shape[1] != channels:
             raise ValueError(
@@ -83,9 +83,9 @@ class FoldedNetwork(nn.Module):
             raise ValueError(
                 f"a clip of {clip.shape[2]} frames is shorter than the temporal patch of {patch}"
             )
-        self.clock.clips = clip.shape[0]
-        self.clock.steps = clip.shape[2] // patch
-        self.clock.rate = float(rate if isinstance(rate, int | float) else rate[0])
+        self.batch.clips = clip.shape[0]
+        self.batch.steps = clip.shape[2] // patch
+        self.batch.rate = float(rate if isinstance(rate, int | float) else rate[0])
         frames = fold_patches(clip, patch)
         return frames if self.patch is None else self.patch(frames)
 
@@ -96,7 +96,7 @@ class FoldedNetwork(nn.Module):
         return (rate if isinstance(rate, int | float) else tuple(rate[1:]),)
 
     def _mean_over_time(self, folded: Tensor) -> Tensor:
-        return folded.reshape(self.clock.clips, -1, *folded.shape[1:]).mean(1)
+        return folded.reshape(self.batch.clips, -1, *folded.shape[1:]).mean(1)
 
     def _seen_by_head(self, frames: Tensor) -> Tensor:
         seen: list[Tensor] = []

@@ -2,9 +2,9 @@
 
 from torch import nn
 
-from pretrained_2d.backbones import build
-from pretrained_2d.card import ModelCard
-from videopipe.inflation.plan import InflationError
+from pretrained_2d.checkpoints.card import ModelCard
+from pretrained_2d.networks.backbones import build
+from videopipe.inflation.options import InflationError
 
 
 def with_new_head(

@@ -8,16 +8,16 @@ from pathlib import Path
 from torch import nn
 
 from pretrained_2d import atomic
-from pretrained_2d.card import ModelCard
-from pretrained_2d.checkpoint import save_checkpoint
+from pretrained_2d.checkpoints.card import ModelCard
+from pretrained_2d.checkpoints.folder import save_checkpoint
 from pretrained_2d.randomness import seeded
 from videopipe.inflation.folded import FoldedNetwork
+from videopipe.inflation.layer_plan import InflationPlan, input_channels, make_plan
+from videopipe.inflation.layer_report import InflationReport, LayerRow, make_rows
 from videopipe.inflation.new_head import with_new_head
-from videopipe.inflation.options import InflationOptions
-from videopipe.inflation.plan import InflationError, Plan, input_channels, make_plan
+from videopipe.inflation.options import InflationError, InflationOptions
 from videopipe.inflation.proof import Proof, boring_video_test, still_images
 from videopipe.inflation.rebuild import VideoNetwork, can_rebuild, rebuild
-from videopipe.inflation.report import InflationReport, make_rows
 from videopipe.models import load_model
 
 PROOF_IMAGES = 2
@@ -56,10 +56,6 @@ def inflate_checkpoint(
             assert classes is not None
             network, card, new = with_new_head(network, card, classes)
             card = replace(card, labels=labels)
-        if can_rebuild(card, options) and options.method == "s4nd":
-            options = replace(
-                options, padding="zeros"
-            )  # an S4ND layer of three axes knows no other
         video = inflate_network(network, card, options)
     proof = _prove(network, video.network, card, options)
     origin = {name: source for name, source in video.origin.items() if source not in new}
@@ -72,7 +68,10 @@ def inflate_checkpoint(
         parameters_before=sum(before[name].numel() for name in learnt),
         parameters_after=sum(parameter.numel() for parameter in video.network.parameters()),
         proof=proof,
-        rows=make_rows(before, video.state, origin, learnt | after_learnt, video.layer_of),
+        rows=(
+            *make_rows(before, video.state, origin, learnt | after_learnt, video.layer_of),
+            *(LayerRow(name, "new", {}, {}, 0, 0) for name in video.parameter_free),
+        ),
     )
     provenance = {
         "made_by": "inflate",
@@ -114,10 +113,15 @@ def inflate_network(network: nn.Module, card: ModelCard, options: InflationOptio
         state=state,
         origin={name: name for name in state if name in known},
         layer_of=lambda name: _layer_of(name, network, plan),
+        parameter_free=tuple(
+            f"{layer.name}.time"
+            for layer in plan.layers
+            if layer.role == "mixing" and options.method == "shift"
+        ),
     )
 
 
-def _display_name(name: str, plan: Plan) -> str:
+def _display_name(name: str, plan: InflationPlan) -> str:
     """Without the wrapper and without `spatial` where a layer was wrapped: the 2D name."""
     wrapped = {layer.name for layer in plan.layers if layer.role in ("mixing", "pool")}
     path: list[str] = []
@@ -128,12 +132,17 @@ def _display_name(name: str, plan: Plan) -> str:
     return ".".join(path)
 
 
-def _layer_of(name: str, network: nn.Module, plan: Plan) -> str:
-    """The 2D layer; what follows a convolution counts to it, what follows attention is new."""
+def _layer_of(name: str, network: nn.Module, plan: InflationPlan) -> str:
+    """The 2D layer of a tensor.
+
+    The kernel behind a convolution counts as part of it. The kernel behind attention, an adapter
+    and attention along time are layers of their own.
+    """
     for layer in plan.layers:
         if name.startswith(f"{layer.name}.time."):
             leaf = not any(network.get_submodule(layer.name).children())
-            return layer.name if leaf else f"{layer.name}.time"
+            of_layer = leaf and plan.options.method not in ("adapter", "attention")
+            return layer.name if of_layer else f"{layer.name}.time"
     return name.rpartition(".")[0]
 
 

@@ -1,11 +1,14 @@
-"""What a user decides about an inflation. No torch here: stages and commands read this file."""
+"""The options of an inflation. No torch here: stages and commands read this file."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 from pretrained_2d.setting import setting
+from videopipe.errors import VideopipeError
 
-# As in s4nd.bases, which a test holds them to.
+Method = Literal["s4nd", "i3d", "s3d", "center", "shift", "adapter", "attention", "none"]
+Padding = Literal["replicate", "zeros"]
+# The names of s4nd.bases.BASES, as a test checks.
 Basis = Literal[
     "legs",
     "fourier",
@@ -19,15 +22,20 @@ Basis = Literal[
 ]
 
 
+class InflationError(VideopipeError, ValueError):
+    """A network cannot be inflated with these options."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class InflationOptions:
     """How a 2D network gains its time axis. Lengths along time are in steps of its time grid."""
 
-    method: Literal["s4nd", "i3d", "s3d", "center", "none"] = setting(
+    method: Method = setting(
         "s4nd",
         "s4nd: a global state-space kernel; i3d: the 2D kernel repeated over time; s3d: 2D, then a "
-        "short kernel along time; center: the 2D kernel in the middle frame; none: frames are "
-        "only averaged",
+        "short kernel along time; center: the 2D kernel in the middle frame; shift: channels of "
+        "neighbouring steps, without parameters; adapter: a bottleneck with a kernel along time, "
+        "for frozen networks; attention: along time; none: frames are only averaged",
     )
     layers: str = setting(
         "spatial>1",
@@ -39,8 +47,10 @@ class InflationOptions:
     temporal_patch: int = setting(
         1, "frames the first layer takes as one step (the paper: 2)", unit="frames"
     )
-    temporal_kernel: int = setting(3, "length of i3d, s3d and center kernels", unit="steps")
-    padding: Literal["replicate", "zeros"] = setting(
+    temporal_kernel: int = setting(
+        3, "length of the kernels of i3d, s3d, center and adapter", unit="steps"
+    )
+    padding: Padding = setting(
         "replicate", "beyond the ends of a clip; replicate keeps a still video exact"
     )
     scale: Literal["length", "none"] = setting(
@@ -52,24 +62,40 @@ class InflationOptions:
     temporal_pool: tuple[str, ...] = setting(
         (), "names or patterns of blocks after which neighbouring steps are averaged"
     )
-    start: Literal["identity", "deterministic", "random", "paper"] = setting(
-        "identity",
-        "s4nd: a delta; the first basis function with gain 1; drawn at random; or the first basis "
-        "function in both directions with gain 2, as released with the paper",
+    start: Literal["difference", "identity", "deterministic", "random", "paper"] = setting(
+        "difference",
+        "s4nd: a delta plus a random kernel that responds to changes between frames only; a delta; "
+        "the first basis function with gain 1; random; or the first basis function in both "
+        "directions with gain 2, as released with the paper",
     )
     length: float | None = setting(
-        1.0, "s4nd: initial kernel length; none draws it per channel", unit="steps"
+        4.0, "s4nd: initial kernel length; none draws it per channel", unit="steps"
     )
-    basis: Basis = setting("fourier", "s4nd: the functions that a kernel is made of")
+    basis: Basis = setting("diag-lin", "s4nd: the functions that a kernel is made of")
     state: int = setting(64, "s4nd: size of the state space, even")
     copies: int | None = setting(1, "s4nd: independent state spaces; none: one per channel")
-    bidirectional: bool = setting(True, "s4nd: the kernel looks both ways")
+    bidirectional: bool = setting(
+        True, "mix past and future steps; if not, only past ones, as streaming needs"
+    )
+    adapter_kernel: Literal["taps", "s4nd"] = setting(
+        "taps", "adapter: a kernel of temporal_kernel taps, or a state-space kernel"
+    )
+    adapter_width: int | None = setting(
+        None, "adapter: channels of the bottleneck; none: a quarter of the layer's"
+    )
+    attention_heads: int | None = setting(
+        None, "attention: number of heads; none: one per 64 channels"
+    )
 
     def __post_init__(self) -> None:
-        """Every value that cannot work is named with its value."""
+        """Raise ValueError with the name and the value of the first option that cannot work."""
         for name in ("num_frames", "temporal_patch", "temporal_kernel"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("adapter_width", "attention_heads", "copies"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, or none, got {value}")
         if self.num_frames < self.temporal_patch:
             raise ValueError(
                 f"num_frames ({self.num_frames}) must be at least temporal_patch "
@@ -81,9 +107,7 @@ class InflationOptions:
             raise ValueError(f"length must be above 0 steps of time, got {self.length:g}")
         if self.state < 2 or self.state % 2:
             raise ValueError(f"state must be an even number from 2 up, got {self.state}")
-        if self.copies is not None and self.copies < 1:
-            raise ValueError(f"copies must be at least 1, or none for one each, got {self.copies}")
-        if self.method == "center" and self.temporal_kernel % 2 == 0:
+        if self.method == "center" and self.bidirectional and self.temporal_kernel % 2 == 0:
             raise ValueError(
                 f"temporal_kernel must be odd for method center, got {self.temporal_kernel}: "
                 "an even kernel has no middle frame"

@@ -86,12 +86,12 @@ def why_not_exact(options: InflationOptions) -> tuple[str, ...]:
     reasons = []
     box = options.method in ("i3d", "s3d") and options.temporal_kernel > 1
     spread = options.method == "s4nd" and options.start != "identity"
-    if (box or spread) and options.padding == "zeros":
+    if (box or spread or options.method == "shift") and options.padding == "zeros":
         reasons.append("padding zeros: the ends of a clip see black frames")
     repeated = options.temporal_kernel if options.method == "i3d" else 1
     if options.scale == "none" and max(repeated, options.temporal_patch) > 1:
         reasons.append("scale none: repeated kernels are not divided by their length")
-    if options.method == "s4nd" and options.start == "paper":
+    if options.method == "s4nd" and options.start == "paper" and options.bidirectional:
         reasons.append("start paper: both directions start at gain 1, so a still video doubles")
     if options.method == "s4nd" and options.start == "random":
         reasons.append("start random: kernels along time are drawn, not fitted to a still video")

@@ -8,11 +8,10 @@ import torch
 from torch import Tensor, nn
 
 import s4nd
-from pretrained_2d.backbones import BACKBONES, build
-from pretrained_2d.card import ModelCard
-from videopipe.inflation.kernel3d import inflated_weight
-from videopipe.inflation.options import InflationOptions
-from videopipe.inflation.plan import InflationError
+from pretrained_2d.checkpoints.card import ModelCard
+from pretrained_2d.networks.backbones import BACKBONES, build
+from videopipe.inflation.mixing.kernel3d import inflated_weight
+from videopipe.inflation.options import InflationError, InflationOptions
 
 
 @dataclass(frozen=True)
@@ -26,6 +25,7 @@ class VideoNetwork:
     state: Mapping[str, Tensor]  # by names that resemble the 2D ones
     origin: Mapping[str, str]  # of those names -> names of 2D tensors
     layer_of: Callable[[str], str]
+    parameter_free: tuple[str, ...] = ()  # new layers without tensors
 
 
 def can_rebuild(card: ModelCard, options: InflationOptions) -> bool:
@@ -37,6 +37,8 @@ def can_rebuild(card: ModelCard, options: InflationOptions) -> bool:
     if backbone is None or 3 not in backbone.ndims:
         return False
     if options.layers not in ("all", "spatial>1") or options.temporal_pool:
+        return False
+    if options.method != "s4nd" and not options.bidirectional:
         return False
     settings = {**backbone.fixed, **card.options}
     mixer = settings.get("mixer", getattr(backbone.config(), "mixer", "conv"))
@@ -118,6 +120,7 @@ def _time_axis(options: InflationOptions) -> dict[str, Any]:
         "length": options.length,
         "copies": "channels" if options.copies is None else options.copies,
         "start": options.start,
+        "padding": options.padding,
     }
 
 
@@ -164,5 +167,6 @@ def _grown(
         )
     layer = video.get_submodule(name.rpartition(".")[0])
     is_patch = getattr(layer, "stride", (1,))[0] == target.shape[2] > 1
-    fill = "center" if options.method == "center" and not is_patch else "repeat"
-    return inflated_weight(source, 2, target.shape[2], fill, options.scale == "length")
+    length = target.shape[2]
+    only = (length - 1) // 2 if options.method == "center" and not is_patch else None
+    return inflated_weight(source, 2, length, options.scale == "length", only=only)

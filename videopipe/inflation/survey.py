@@ -26,7 +26,7 @@ _TOKENS_LAST = re.compile(r"(^|\.)(mlp_tokens|linear_tokens)$")
 
 
 @dataclass
-class Seen:
+class LayerTrace:
     """What one layer did in the trial: when, on what shapes, and whether frame by frame."""
 
     name: str
@@ -65,7 +65,7 @@ def is_token_mixer(name: str, module: nn.Module) -> bool:
 
 
 @torch.no_grad()
-def survey(network: nn.Module, image_size: int, channels: int = 3) -> dict[str, Seen]:
+def survey(network: nn.Module, image_size: int, channels: int = 3) -> dict[str, LayerTrace]:
     """Every called module by name, as seen with images of `image_size` pixels.
 
     Raises ValueError when the network does not classify such images.
@@ -88,16 +88,18 @@ def survey(network: nn.Module, image_size: int, channels: int = 3) -> dict[str, 
     return {name: seen for name, (seen, _) in pair.items()}
 
 
-def _watch(network: nn.Module, images: Tensor) -> dict[str, tuple[Seen, Tensor]]:
+def _watch(network: nn.Module, images: Tensor) -> dict[str, tuple[LayerTrace, Tensor]]:
     """Run the network and note every module's call, with a thin sample of what it gave."""
-    watched: dict[str, tuple[Seen, Tensor]] = {}
-    open_calls: dict[str, Seen] = {}
+    watched: dict[str, tuple[LayerTrace, Tensor]] = {}
+    open_calls: dict[str, LayerTrace] = {}
     ticks = iter(range(1 << 60))
     channel_dims: list[int] = [1]
 
     def before(name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         kind = "mixer" if is_token_mixer(name, module) else "block"
-        seen = Seen(name, "convolution" if is_convolution(module) else kind, began=next(ticks))
+        seen = LayerTrace(
+            name, "convolution" if is_convolution(module) else kind, began=next(ticks)
+        )
         first = _first_tensor((*args, *kwargs.values()))
         if first is not None:
             seen.input_shape = tuple(first.shape)
@@ -133,7 +135,7 @@ def _watch(network: nn.Module, images: Tensor) -> dict[str, tuple[Seen, Tensor]]
     return watched
 
 
-def _channel_dim(seen: Seen, of_last_layer: int) -> int:
+def _channel_dim(seen: LayerTrace, of_last_layer: int) -> int:
     """Where the channels lie: 1 in feature maps, last in tokens."""
     if seen.kind == "convolution" or _TOKENS_LAST.search(seen.name):
         return 1

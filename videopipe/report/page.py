@@ -1,4 +1,4 @@
-"""A page: sections of text, tables, pictures and film strips in one HTML file of its own."""
+"""A page: sections of text, tables, pictures and film strips in one self-contained HTML file."""
 
 import re
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ Cell = str | int | float | bool | None
 
 @dataclass(frozen=True)
 class Table:
-    """Rows a reader may sort and filter."""
+    """Rows that can be sorted and filtered."""
 
     caption: str
     columns: Sequence[str]
@@ -28,7 +28,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Strip:
-    """A row of frames of one clip, as the model saw them."""
+    """A row of frames of one video."""
 
     image: str  # data URI
     caption: str
@@ -37,7 +37,7 @@ class Strip:
 
 @dataclass(frozen=True)
 class Block:
-    """Text to unfold: a configuration, a log."""
+    """Collapsible text: a configuration, a log."""
 
     title: str
     text: str
@@ -46,7 +46,7 @@ class Block:
 
 @dataclass
 class Section:
-    """A part of the page. `missing` says what could not be shown, and why."""
+    """A part of the page. `missing` lists what could not be shown, with reasons."""
 
     name: str
     title: str
@@ -59,7 +59,7 @@ class Section:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to show, not even that something is missing."""
+        """Whether it has neither content nor missing parts."""
         parts: tuple[list[Any], ...] = (
             self.text, self.tables, self.pictures, self.strips, self.blocks, self.missing,
         )  # fmt: skip
@@ -67,7 +67,7 @@ class Section:
 
 
 def format_cell(value: Cell) -> str:
-    """Numbers short enough to read, everything else as it is."""
+    """Numbers with four digits, other values unchanged."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -80,14 +80,14 @@ def format_cell(value: Cell) -> str:
 
 
 def _inline(drawing: str) -> Markup:
-    """A drawing without its own rule for all elements: each would have the whole page restyled."""
+    """A drawing without its `*` style rule, which would make the browser restyle the whole page."""
     return Markup(OWN_STYLE.sub("", drawing))
 
 
 def render(title: str, subtitle: str, sections: Sequence[Section]) -> str:
-    """The whole page as text. Everything but our own drawings is escaped."""
+    """The page as HTML. Everything is escaped except the drawings made here."""
     here = resources.files("videopipe.report")
-    # svg.fonttype none keeps labels as text, which matplotlib has escaped: the drawing is ours.
+    # With svg.fonttype none labels stay text, which matplotlib escapes.
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     environment.filters["cell"] = format_cell
     environment.filters["drawing"] = _inline

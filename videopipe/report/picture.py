@@ -1,4 +1,4 @@
-"""A picture of a report: an SVG that takes the colours of the page around it."""
+"""A picture of a report: an SVG that takes the colours of the surrounding page."""
 
 import io
 import re
@@ -17,8 +17,8 @@ from pretrained_2d import atomic
 
 # Okabe and Ito's palette: distinguishable with every common kind of colour blindness.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D00", "#777777")
-INK = "#0f1e2d"  # stands for the text colour of the page, light or dark
-BLUE, PAGE_BLUE = "#0072b2", "var(--blue)"  # too dark to see on a dark page, which has its own
+INK = "#0f1e2d"  # replaced by the text colour of the page, light or dark
+BLUE, PAGE_BLUE = "#0072b2", "var(--blue)"  # a dark page uses a lighter blue
 
 WIDE_INCHES = 8.0
 PNG_DPI = 144  # dots per inch: sharp on a slide
@@ -33,7 +33,7 @@ _STYLE: dict[Any, Any] = {
     "axes.spines.top": False,
     "axes.titlesize": 10,
     "figure.facecolor": "none",
-    "font.sans-serif": ["DejaVu Sans"],  # named in every label, so one name and not ten
+    "font.sans-serif": ["DejaVu Sans"],  # each label repeats the list, so it has one name
     "font.size": 9,
     "grid.alpha": 0.25,
     "grid.color": INK,
@@ -48,17 +48,17 @@ _STYLE: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Picture:
-    """One figure of a page: what it shows (title), in words (alt), and the drawing itself."""
+    """One figure of a page: title, description (alt) and drawing."""
 
     name: str
     title: str
     alt: str
     svg: str
     wide: bool = False  # takes the whole width of the page
-    png: bytes = b""  # the same for slides and documents
+    png: bytes = b""  # the same picture for slides and documents
 
     def save(self, folder: Path) -> Path:
-        """Write the drawing as files of its own, with the ink and the paper of a white page."""
+        """Write the drawing as SVG and PNG files with dark text on a white page."""
         path = folder / f"{self.name}.svg"
         ink = self.svg.replace("currentColor", INK).replace(PAGE_BLUE, BLUE)
         atomic.write_text(path, ink)
@@ -70,7 +70,7 @@ class Picture:
 def plain_log_scale(axes: Axes) -> None:
     """A logarithmic vertical axis labelled 0.1, 1, 10 (powers would be formulas).
 
-    Where it spans less than a decade or so, 2 and 5 are labelled too: there may be no 1 or 10.
+    An axis that spans less than about a decade also labels 2 and 5.
     """
     axes.set_yscale("log")
     low, high = axes.get_ylim()
@@ -81,7 +81,7 @@ def plain_log_scale(axes: Axes) -> None:
 
 
 def _in_hundredths(tag: re.Match[str]) -> str:
-    """Hundredths of a point will do for what is drawn; labels lie between tags and stay whole."""
+    """Round coordinates to hundredths of a point. Labels are between tags and stay unchanged."""
     return re.sub(r"(\.\d\d)\d+", r"\1", tag[0])
 
 
@@ -119,7 +119,9 @@ class Canvas:
                 drawing = drawing[drawing.index("<svg") :].replace(INK, "currentColor")
                 drawing = drawing.replace(BLUE, PAGE_BLUE)
                 drawing = re.sub(r"<[^>]+>", _in_hundredths, drawing)
-                self.figure.set_layout_engine("none")  # all is in its place; it takes a third
+                self.figure.set_layout_engine(
+                    "none"
+                )  # the layout is done; repeating it takes a third
                 pixels = io.BytesIO()
                 self.figure.savefig(pixels, format="png", dpi=PNG_DPI, facecolor="white")
                 wide = self._size[0] >= WIDE_INCHES

@@ -1,6 +1,7 @@
-"""The pictures of a run: learning curves, confusion, accuracy by class, calibration, durations."""
+"""Plots of a run: learning curves, confusion, accuracy by class, calibration, durations."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ def curves(
     meaning: str = "",
     log: bool = False,
 ) -> Picture:
-    """One line per series, laid over each other."""
+    """One line per series."""
     lines = f"{len(series)} lines: {', '.join(series)}." if len(series) > 1 else ""
     alt = f"{title}, by {x}. {meaning} {lines}".strip()
     with Canvas(name, title, alt, size=(5.2, 3.2)) as canvas:
@@ -37,15 +38,16 @@ def curves(
     return canvas.picture
 
 
-def confusion(name: str, title: str, counts: NDArray[np.int64], labels: Sequence[str]) -> Picture:
-    """Rows are the truth, columns the prediction, shade the share of the row."""
+def confusion(
+    name: str, title: str, counts: NDArray[np.integer[Any]], labels: Sequence[str]
+) -> Picture:
+    """Rows are true classes, columns predictions, the shade is the share of the row."""
     share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     side = max(4.0, 0.22 * len(labels) + 1.6)
     worst = int(np.argmin(np.diag(share)))
     alt = (
-        f"{title}: a row for what a video shows, a column for what the model said, {len(labels)} "
-        f"classes; a perfect model fills the diagonal only. "
-        f"Least recognised: {labels[worst]} at {share[worst, worst]:.0%}."
+        f"{title}: a row for each true class, a column for each prediction. A perfect model fills "
+        f"the diagonal only. Lowest: {labels[worst]} at {share[worst, worst]:.0%}."
     )
     with Canvas(name, title, alt, size=(side + 0.8, side)) as canvas:
         axes = canvas.axes
@@ -71,7 +73,7 @@ def intervals(
     rows = sorted(rows, key=lambda row: row[1])
     alt = (
         f"{title}: from {rows[0][0]} ({rows[0][1]:.0%}) to {rows[-1][0]} ({rows[-1][1]:.0%}); the "
-        "point is what was measured, the bar where the true share lies with 95 % confidence."
+        "point is the accuracy, the bar its 95 % interval."
     )
     with Canvas(name, title, alt, size=(6.4, 0.18 * len(rows) + 1.2)) as canvas:
         for position, (_, value, low, high) in enumerate(rows):
@@ -85,10 +87,10 @@ def intervals(
 def reliability(
     name: str, title: str, confidence: Sequence[float], accuracy: Sequence[float], error: float
 ) -> Picture:
-    """How often the model is right when it is this sure; the dashed line is perfect."""
+    """Accuracy by confidence; the dashed line is perfect calibration."""
     alt = (
-        f"{title}: how often the model is right when it is this sure. On the dashed line it can be "
-        f"taken at its word, below it is too sure; on average it is off by {error:.1%}."
+        f"{title}: accuracy by confidence. On the dashed line they are equal, below it the model "
+        f"is overconfident. The mean difference is {error:.1%}."
     )
     with Canvas(name, title, alt, size=(4.2, 4.0)) as canvas:
         canvas.axes.plot([0, 1], [0, 1], "--", color=INK, lw=1, label="perfect")
@@ -99,17 +101,19 @@ def reliability(
     return canvas.picture
 
 
-def histogram(name: str, title: str, values: Sequence[float], *, x: str) -> Picture:
-    """How many videos at each value."""
-    alt = f"{title} of {len(values)} videos: from {min(values):.3g} to {max(values):.3g} {x}."
+def histogram(
+    name: str, title: str, values: Sequence[float], *, x: str, of: str = "videos"
+) -> Picture:
+    """How many items have each value."""
+    alt = f"{title}, {len(values)} {of}: from {min(values):.3g} to {max(values):.3g} {x}."
     with Canvas(name, title, alt, size=(4.8, 3.0)) as canvas:
         canvas.axes.hist(values, bins=min(40, max(5, len(values) // 5)), color=COLOURS[0])
-        canvas.axes.set(xlabel=x, ylabel="videos", title=title)
+        canvas.axes.set(xlabel=x, ylabel=of, title=title)
     return canvas.picture
 
 
 def stage_graph(stages: Mapping[str, tuple[str, Sequence[str], str]]) -> Picture:
-    """Boxes and arrows: name -> (what it uses, names of its inputs, status)."""
+    """A box per stage and an arrow per input; `stages`: name -> (use, names of inputs, status)."""
     depth: dict[str, int] = {}
     for name, (_, inputs, _) in stages.items():
         depth[name] = 1 + max((depth[one] for one in inputs if one in depth), default=-1)
@@ -121,7 +125,7 @@ def stage_graph(stages: Mapping[str, tuple[str, Sequence[str], str]]) -> Picture
         place[name] = (depth[name] * 2.0, -row * 1.0)
     columns, height = 1 + max(rows), max(rows.values())
     edges = [f"{one} to {name}" for name, (_, inputs, _) in stages.items() for one in inputs]
-    alt = f"Graph of {len(stages)} stages: " + ("; ".join(edges) or "no connections") + "."
+    alt = f"Graph of the stages ({len(stages)}): " + ("; ".join(edges) or "no connections") + "."
     colour = {"cached": COLOURS[5], "done": COLOURS[2], "resumed": COLOURS[2]}
     colour |= dict.fromkeys(("failed", "interrupted"), COLOURS[1])
     with Canvas("stages", "Stages", alt, size=(1.7 * columns + 0.4, 0.8 * height + 0.6)) as canvas:

@@ -1,4 +1,4 @@
-"""A run as the report sees it: what `run.json` says, and where its results lie."""
+"""Read the record of a run (`run.json`) and find its results."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from videopipe.errors import DataError
-from videopipe.stage import variant_in_words
+from videopipe.pipeline.stage import variant_in_words
 
 FINISHED = ("cached", "done", "resumed")
 
@@ -26,17 +26,17 @@ class ReportedJob:
 
     @property
     def label(self) -> str:
-        """The stage, and what tells this variant from the others."""
+        """The stage and its variant in the matrix."""
         variant = variant_in_words(self.variant, " ")
         return f"{self.stage} {variant}".strip()
 
     @property
     def finished(self) -> bool:
-        """Whether there is a whole result."""
+        """Whether it has a complete result."""
         return self.state in FINISHED
 
     def record(self) -> dict[str, Any]:
-        """What `stage.json` says: config, summary, seconds it took to make."""
+        """The content of `stage.json`: config, summary, seconds."""
         return _read_json(self.folder / "stage.json")
 
 

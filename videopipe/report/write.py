@@ -1,4 +1,4 @@
-"""The report of a run: every part that can be shown, and what is missing."""
+"""The report of a run. Parts that cannot be shown are listed with the reason."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,23 +8,23 @@ from pathlib import Path
 from pretrained_2d import atomic
 from pretrained_2d.errors import PretrainedError
 from videopipe.errors import VideopipeError
-from videopipe.report.overview import beside_section, overview_section
 from videopipe.report.page import Section, write_page
-from videopipe.report.results import comparison_section, health_section, inflation_section
 from videopipe.report.run import ReportedJob, Run, read_run
-from videopipe.report.scores import NUM_STRIPS, score_section
-from videopipe.report.training import training_section
+from videopipe.report.sections.evaluation import NUM_STRIPS, score_section
+from videopipe.report.sections.outcomes import comparison_section, health_section, inflation_section
+from videopipe.report.sections.overview import beside_section, overview_section
+from videopipe.report.sections.training import training_section
 
-TRAINING = {"pretrain": "Pretraining", "finetune": "Fine-tuning"}
-MANY = 3  # more variants than this are each shown in less detail, to keep the page light
-# What a damaged or half-written result may raise while it is read.
+TRAINING = {"pretrain": "Pretraining", "finetune": "Fine-tuning", "probe": "Probing"}
+MANY = 3  # with more variants than this, each is shown in less detail
+# Errors that reading a damaged or incomplete result can raise.
 DAMAGE = (VideopipeError, PretrainedError, OSError, ValueError, KeyError, TypeError)
 
 
 def write_report(run_folder: Path, out: Path | None = None, others: Sequence[Path] = ()) -> Path:
     """Write report.html, report.json and pictures/ for a run; returns the path of the page.
 
-    The learning curves and results of `others`, folders of further runs, are laid over its own.
+    The learning curves and results of `others`, folders of further runs, are added to its own.
     """
     run = read_run(run_folder)
     beside = _named_apart(run, [read_run(folder) for folder in others])
@@ -77,7 +77,7 @@ def _sections(run: Run, beside: Mapping[str, Run]) -> Iterator[Section]:
         yield _shown(job, "Data", health_section)
     for job in run.using("inflate"):
         yield _shown(job, "Inflation", inflation_section)
-    # Where nothing was fine-tuned, the kernels of the image network are what there is to see.
+    # Without a fine-tuned network, show the kernels of the image network.
     trained = run.using("finetune") or run.using("pretrain")
     for number, job in enumerate(trained):
         panels = 12 if len(trained) <= MANY else 6
@@ -87,8 +87,8 @@ def _sections(run: Run, beside: Mapping[str, Run]) -> Iterator[Section]:
 def _atlas(
     run: Run, job: ReportedJob, *, bases: bool, panels: int
 ) -> Callable[[str, str, Path], Section]:
-    """The kernels of a trained model beside those it began with."""
-    from videopipe.atlas.section import atlas_section
+    """The kernels of a trained model and of the model that training started from."""
+    from videopipe.report.kernels.section import atlas_section
 
     began = [run.job_at(name) for name in job.inputs.get("model", ())]
     before = next((one.folder for one in began if one is not None and one.finished), None)
@@ -96,7 +96,7 @@ def _atlas(
 
 
 def _shown(job: ReportedJob, title: str, build: Callable[[str, str, Path], Section]) -> Section:
-    """The section of a job, or one that says why it cannot be shown."""
+    """The section of a job, or one with the reason why it cannot be shown."""
     variant = "-".join(str(value) for value in job.variant.values())
     name = "-".join(filter(None, [title.lower(), job.stage, variant])).replace(" ", "-")
     heading = f"{title}: {job.label}"
@@ -110,7 +110,7 @@ def _shown(job: ReportedJob, title: str, build: Callable[[str, str, Path], Secti
 
 
 def _rows(section: Section) -> dict[str, object]:
-    """The tables of a section, as they stand on the page."""
+    """The tables of a section as JSON."""
     tables = [
         {"caption": table.caption, "columns": list(table.columns), "rows": list(table.rows)}
         for table in section.tables

@@ -1,23 +1,28 @@
-"""Bring a checkpoint into a pipeline: a file of another program, or a folder of our own."""
+"""Use a checkpoint in a pipeline: a file of another program, or a checkpoint folder."""
 
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
 from pretrained_2d.setting import setting
-from videopipe.stage import Inputs, Kind, Stage, Summary
+from videopipe.pipeline.stage import Inputs, Kind, Stage, Summary
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdoptConfig:
-    """Which file, which network, and what the file does not say (else the usual values)."""
+    """The file, its network, and what the file does not contain (default: usual values)."""
 
     checkpoint: Path = setting(
-        help="a file (.safetensors .pth .pt .bin .ckpt .pyth .tar), or a checkpoint folder, which "
-        "says everything below itself"
+        help="a safetensors or PyTorch file of any name, or a checkpoint folder, which contains "
+        "all settings below"
     )
     architecture: str | None = setting(
-        None, "which network a file is of, see `videopipe models`; a folder says it itself"
+        None, "network of a file, see `videopipe models`; a folder names it itself"
+    )
+    head: Literal["new", "drop", "strict"] | None = setting(
+        None,
+        "new: do not take the file's head; drop: no head, an encoder; strict: the file's head must "
+        "fit; null: the file's head where it fits, else a new one",
     )
     entry: str | None = setting(None, "which weights, if the file has several (state_dict_ema)")
     labels: tuple[str, ...] | None = setting(None, "class names, in order")
@@ -27,6 +32,9 @@ class AdoptConfig:
     image_size: int | None = setting(None, "side of the input", unit="pixels")
     crop: float | None = setting(None, "fraction of the short side that the crop takes")
     interpolation: Literal["bilinear", "bicubic"] | None = setting(None, "of the resizing")
+    squash: bool | None = setting(
+        None, "scale whole frames to a square; otherwise keep the aspect ratio and crop"
+    )
     num_frames: int | None = setting(None, "frames of a clip (3D networks)")
     clip_seconds: float | None = setting(None, "length of a clip", unit="seconds")
     options: dict[str, bool | int | float | str | tuple[int, ...]] = setting(
@@ -44,14 +52,14 @@ def run(config: AdoptConfig, inputs: Inputs, out: Path) -> Summary:
     """Write the checkpoint folder and `adoption.json`, the report of every tensor."""
     if config.checkpoint.is_dir():
         return _take_over(config, out)
+    from pretrained_2d.checkpoints.foreign import Adoption, adopt
+    from pretrained_2d.checkpoints.foreign.labels import read_labels
     from pretrained_2d.errors import CheckpointError
-    from pretrained_2d.foreign import Adoption, adopt
-    from pretrained_2d.foreign.labels import read_labels
 
     if config.architecture is None:
         raise CheckpointError(
-            f"{config.checkpoint} is a file of weights: set 'architecture' to the network they are "
-            "of (`videopipe models` lists them)"
+            f"{config.checkpoint} is a file of weights: set 'architecture' to its network "
+            "(`videopipe models` lists them)"
         )
     labels = config.labels
     if config.labels_file is not None:
@@ -59,6 +67,7 @@ def run(config: AdoptConfig, inputs: Inputs, out: Path) -> Summary:
     request = Adoption(
         checkpoint=config.checkpoint,
         architecture=config.architecture,
+        head=config.head,
         entry=config.entry,
         labels=labels,
         mean=config.mean,
@@ -66,6 +75,7 @@ def run(config: AdoptConfig, inputs: Inputs, out: Path) -> Summary:
         image_size=config.image_size,
         crop=config.crop,
         interpolation=config.interpolation,
+        squash=config.squash,
         num_frames=config.num_frames,
         clip_seconds=config.clip_seconds,
         options=config.options,
@@ -82,10 +92,10 @@ def run(config: AdoptConfig, inputs: Inputs, out: Path) -> Summary:
 
 
 def _take_over(config: AdoptConfig, out: Path) -> Summary:
-    """Copy a checkpoint folder, after loading it once to know that it is whole."""
+    """Copy a checkpoint folder, after loading it once to check that it is complete."""
     import shutil
 
-    from pretrained_2d.checkpoint import CARD, WEIGHTS
+    from pretrained_2d.checkpoints.folder import CARD, WEIGHTS
     from pretrained_2d.errors import CheckpointError
     from videopipe.models import load_model
 
@@ -119,7 +129,7 @@ def _take_over(config: AdoptConfig, out: Path) -> Summary:
 
 
 def _plain(value: object) -> object:
-    """Lists and tuples alike: JSON knows one of them."""
+    """Tuples as lists, as in JSON."""
     return list(value) if isinstance(value, tuple) else value
 
 

@@ -1,15 +1,15 @@
-"""Put several evaluations into one table: paper and here, intervals, cost, pictures."""
+"""Compare several evaluations in one table, with intervals, cost, plots and the paper's numbers."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from pretrained_2d.setting import setting
-from videopipe.stage import Input, Inputs, Kind, Stage, Summary
+from videopipe.pipeline.stage import Input, Inputs, Kind, Stage, Summary
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompareConfig:
-    """How the rows are named and what they are held against."""
+    """What the rows are compared with."""
 
     paper: dict[str, float] = setting(
         default_factory=dict,
@@ -17,7 +17,7 @@ class CompareConfig:
         unit="percent",
     )
     reference: str | None = setting(
-        None, "the row all others are compared with on the same videos; the first by default"
+        None, "row that all others are compared with on the same videos (default: the first)"
     )
     average_over: str | None = setting(
         "split", "key of a matrix whose values are repeats: mean and spread are given over them"
@@ -29,10 +29,15 @@ def run(config: CompareConfig, inputs: Inputs, out: Path) -> Summary:
     import json
 
     from pretrained_2d.atomic import write_text
-    from videopipe.comparison.pictures import draw
-    from videopipe.comparison.rows import as_json, make_rows, pair_rows, read_evaluations
-    from videopipe.comparison.text import csv_text, markdown
-    from videopipe.evaluation import without_nan
+    from videopipe.evaluation.comparison.table import (
+        as_json,
+        make_rows,
+        pair_rows,
+        read_evaluations,
+    )
+    from videopipe.evaluation.comparison.text import csv_text, markdown
+    from videopipe.evaluation.score_table import without_nan
+    from videopipe.report.comparison_plots import draw
 
     evaluations = read_evaluations(inputs.all("scores"), config.average_over)
     rows = make_rows(evaluations, config.paper)
@@ -54,7 +59,7 @@ def run(config: CompareConfig, inputs: Inputs, out: Path) -> Summary:
 STAGE = Stage(
     config=CompareConfig,
     run=run,
-    version=1,
+    version=2,
     inputs={"scores": Input((Kind.SCORES,), many=True)},
     output=Kind.TABLE,
 )

@@ -1,11 +1,14 @@
-"""Find the videos of a data set, look at every one, and write the index that later stages read."""
+"""Find the videos of a data set, inspect each, and write the manifest that later stages read."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pretrained_2d.setting import setting
-from videopipe.stage import Input, Inputs, Kind, Stage, Summary
+from videopipe.pipeline.stage import Failure, Input, Inputs, Kind, Result, Stage, Summary
+
+if TYPE_CHECKING:
+    from videopipe.dataset.manifest import Manifest
 
 Layout = Literal[
     "auto", "hmdb51", "ucf101", "lists", "split_folders", "class_folders", "loose_videos"
@@ -14,10 +17,16 @@ Layout = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class DecodeConfig:
-    """Which data set, how it is divided, how closely it is looked at."""
+    """The data set, its splits, and how much of every video is decoded."""
 
-    data: Path | None = setting(None, "folder, list or manifest; or give the input `data`")
-    layout: Layout = setting("auto", "how the data lie; auto finds out and says so")
+    data: Path | None = setting(
+        None, "folder, list or manifest; or give the input `data`", names_videos=True
+    )
+    layout: Layout = setting("auto", "layout of the data; auto recognises and reports it")
+    frame_rate: float | None = setting(
+        None, "of folders of numbered images, which are then videos", unit="frames per second",
+        added=True,
+    )  # fmt: skip
     split: int = setting(1, "official split of HMDB-51 or UCF-101: 1, 2 or 3")
     validation: Literal["carve", "paper", "none"] = setting(
         "carve",
@@ -25,20 +34,20 @@ class DecodeConfig:
         "paper: the test split, as the authors did; none",
     )
     val_fraction: float = setting(0.1, "of the training videos, with validation: carve")
-    num_folds: int | None = setting(None, "test sets to divide a data set without splits into")
-    fold: int = setting(0, "which of the folds is the test set, from 0")
-    seed: int = setting(0, "of the choice of validation videos")
+    num_folds: int | None = setting(None, "number of test sets for a data set without splits")
+    fold: int = setting(0, "the fold that is the test set, from 0")
+    seed: int = setting(0, "random seed for the choice of validation videos")
     depth: Literal["header", "sampled", "full"] = setting(
-        "sampled", "how much of every video is decoded to know its health"
+        "sampled", "how much of every video is decoded: the first frame, a few, all"
     )
-    max_unreadable: int | None = setting(None, "stop when more videos than this are lost")
+    max_unreadable: int | None = setting(None, "fail when more videos than this cannot be used")
     cache: Literal["none", "frames"] = setting(
-        "none", "frames: keep every video at training size, each frame by itself"
+        "none", "frames: store every video at training size as single JPEG frames"
     )
-    cache_short_side: int = setting(256, "of the cached frames", unit="pixels")
-    workers: int = setting(2, "processes", runtime=True)
+    cache_short_side: int = setting(256, "short side of the cached frames", unit="pixels")
+    workers: int = setting(2, "worker processes", runtime=True)
     timeout_seconds: float = setting(
-        60.0, "longest time for one video", unit="seconds", runtime=True
+        60.0, "longest time without progress in one video", unit="seconds", limit=True
     )
 
     def __post_init__(self) -> None:
@@ -48,6 +57,8 @@ class DecodeConfig:
             raise ValueError(f"val_fraction must lie between 0 and 1, got {self.val_fraction}")
         if self.num_folds is not None and not 0 <= self.fold < self.num_folds:
             raise ValueError(f"fold must be 0 to {self.num_folds - 1}, got {self.fold}")
+        if self.frame_rate is not None and self.frame_rate <= 0:
+            raise ValueError(f"frame_rate must be above 0, got {self.frame_rate}")
         if self.workers < 1 or self.timeout_seconds <= 0:
             raise ValueError("workers must be at least 1 and timeout_seconds above 0")
         if self.cache_short_side < 16:
@@ -55,12 +66,12 @@ class DecodeConfig:
 
 
 def run(config: DecodeConfig, inputs: Inputs, out: Path) -> Summary:
-    """Write manifest.jsonl and dataset.json (and frames/, when they are to be cached)."""
-    from videopipe.data.frame_cache import cache_frames
-    from videopipe.data.indexing import PROGRESS_FILE, Inspection, index_dataset
-    from videopipe.data.layouts import Division
-    from videopipe.data.manifest import write_manifest
-    from videopipe.progress import say
+    """Write manifest.jsonl and dataset.json, and frames/ with `cache: frames`."""
+    from videopipe.dataset.frame_cache import cache_frames
+    from videopipe.dataset.indexing import PROGRESS_FILE, Inspection, index_dataset
+    from videopipe.dataset.layouts.recognise import Division
+    from videopipe.dataset.manifest import write_manifest
+    from videopipe.system.progress import say
 
     division = Division(
         split=config.split,
@@ -78,6 +89,7 @@ def run(config: DecodeConfig, inputs: Inputs, out: Path) -> Summary:
             depth=config.depth, workers=config.workers, timeout_seconds=config.timeout_seconds
         ),
         folder=out,
+        frame_rate=config.frame_rate,
     )
     say(f"found {manifest.layout}: {len(manifest.records)} videos")
     for record in manifest.unusable[:20]:
@@ -105,6 +117,55 @@ def run(config: DecodeConfig, inputs: Inputs, out: Path) -> Summary:
     }
 
 
+def read_clips(clips: Result) -> "Manifest":
+    """The manifest of a result of this stage, with the videos where they lie now."""
+    from videopipe.dataset.manifest import RECORDS_FILE, read_manifest
+
+    if not isinstance(clips.config, DecodeConfig) or clips.inputs is None:
+        return read_manifest(clips.folder)
+    data = _data_folder(clips.config, clips.inputs)
+    if (data / RECORDS_FILE).is_file():  # its videos lie elsewhere
+        return read_manifest(clips.folder)
+    return read_manifest(clips.folder, root=data if data.is_dir() else data.parent)
+
+
+def is_indexed(clips: Result) -> bool:
+    """Whether the manifest of a result of this stage has been written."""
+    from videopipe.dataset.manifest import DATASET_FILE
+
+    return (clips.folder / DATASET_FILE).is_file()
+
+
+def failures(folder: Path) -> list[Failure]:
+    """The videos that are left out."""
+    import os
+
+    from videopipe.dataset.manifest import read_manifest
+
+    manifest = read_manifest(folder)
+    return [
+        Failure(os.path.relpath(record.path, manifest.root), record.reason)
+        for record in manifest.unusable
+    ]
+
+
+def keep(config: DecodeConfig, inputs: Inputs, folder: Path, out: Path) -> None:
+    """Keep what is known of the readable videos, and their cached frames."""
+    import os
+    import shutil
+
+    from videopipe.dataset.indexing import write_known
+
+    manifest = read_clips(Result(folder, "", config=config, inputs=inputs))
+    write_known(out, config.depth, [record for record in manifest.records if record.usable])
+    for frames in (folder / "frames").glob("*"):
+        (out / "frames").mkdir(exist_ok=True)
+        try:
+            os.link(frames, out / "frames" / frames.name)
+        except OSError:  # the file system has no hard links
+            shutil.copyfile(frames, out / "frames" / frames.name)
+
+
 def _data_folder(config: DecodeConfig, inputs: Inputs) -> Path:
     from videopipe.errors import DataError
 
@@ -121,7 +182,7 @@ def _check_losses(config: DecodeConfig, lost: list[str]) -> None:
     if config.max_unreadable is not None and len(lost) > config.max_unreadable:
         raise DataError(
             f"{len(lost)} videos cannot be used, more than max_unreadable "
-            f"({config.max_unreadable}); first: {', '.join(lost[:3])}. Mend or remove them, or "
+            f"({config.max_unreadable}); first: {', '.join(lost[:3])}. Repair or remove them, or "
             f"raise max_unreadable"
         )
 
@@ -132,4 +193,6 @@ STAGE = Stage(
     version=1,
     output=Kind.CLIPS,
     inputs={"data": Input(kinds=(Kind.DATA,), required=False)},
+    failures=failures,
+    keep=keep,
 )

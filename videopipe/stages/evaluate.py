@@ -1,12 +1,18 @@
-"""Score labelled videos with a video network: every number with its interval, every video kept."""
+"""Score labelled videos with a video network; accuracies come with intervals."""
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pretrained_2d.setting import setting
-from videopipe.inference.settings import Execution, Scoring
-from videopipe.stage import Input, Inputs, Kind, Stage, Summary
+from videopipe.pipeline.stage import Failure, Input, Inputs, Kind, Result, Stage, Summary
+from videopipe.scoring.settings import Execution, Scoring
+
+if TYPE_CHECKING:
+    from videopipe.evaluation.score_table import ScoreTable
+
+JOURNAL = "scores.parts"  # scores of single videos, until the evaluation is complete
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,11 +23,16 @@ class EvaluateConfig:
     scoring: Scoring = setting(default_factory=Scoring, help="clips, crops, averaging")
     frame_rates: tuple[float, ...] = setting(
         (),
-        "also evaluate at these rates, with the time axis told so and without",
+        "also evaluate at these rates, with the rate of the time axis set and with rate 1",
         unit="frames per second",
     )
     clip_lengths: tuple[float, ...] = setting(
-        (), "the clip lengths for frame_rates; the model's own when not given", unit="seconds"
+        (), "the clip lengths for frame_rates; none: as in the checkpoint", unit="seconds"
+    )
+    max_failed: float = setting(
+        0.05,
+        "the stage fails when more than this fraction of the videos has no scores",
+        runtime=True,
     )
     execution: Execution = setting(
         default_factory=Execution, help="device, workers, batch size", runtime=True
@@ -33,24 +44,31 @@ class EvaluateConfig:
         for name in ("frame_rates", "clip_lengths"):
             if any(value <= 0 for value in getattr(self, name)):
                 raise ValueError(f"{name} is {getattr(self, name)}, expected numbers above 0")
+        if not 0 <= self.max_failed <= 1:
+            raise ValueError(f"max_failed is {self.max_failed}, expected a fraction from 0 to 1")
         if self.clip_lengths and not self.frame_rates:
-            raise ValueError("clip_lengths is given without frame_rates; name both")
+            raise ValueError("clip_lengths is given without frame_rates; give both")
 
 
 def run(config: EvaluateConfig, inputs: Inputs, out: Path) -> Summary:
-    """Write scores.parquet and metrics.json."""
-    from videopipe.data.manifest import read_manifest
-    from videopipe.data.notation import describe_sampling, typical_rate
-    from videopipe.evaluation import measure, write_evaluation
-    from videopipe.evaluation_context import describe_model, describe_protocol
-    from videopipe.finetuning.splits import videos_of
+    """Write scores.parquet and metrics.json; several processes share the videos.
+
+    Each score is in the journal as soon as it is known, so that an interrupted evaluation resumes.
+    """
+    from pretrained_2d.checkpoints.folder import CARD
+    from videopipe.dataset.notation import describe_sampling, typical_rate
+    from videopipe.evaluation.context import describe_model, describe_protocol
+    from videopipe.evaluation.labelled import Journal, score_records
+    from videopipe.evaluation.score_table import measure, write_evaluation
+    from videopipe.evaluation.temporal_resolution import resolution_table
+    from videopipe.finetuning.validation_split import videos_of
     from videopipe.models import load_model
-    from videopipe.progress import progress, say
-    from videopipe.scoring import score_records
-    from videopipe.temporal_resolution import resolution_table
+    from videopipe.stages.decode import read_clips
+    from videopipe.system.processes import connected_processes
+    from videopipe.system.progress import progress, say
 
     network, card = load_model(inputs["model"])
-    manifest = read_manifest(inputs["clips"])
+    manifest = read_clips(inputs.result("clips"))
     records = videos_of(manifest, config.split)
     sampling = describe_sampling(
         *config.scoring.clip_shape(card), typical_rate(records), config.scoring.clips or 1
@@ -58,7 +76,13 @@ def run(config: EvaluateConfig, inputs: Inputs, out: Path) -> Summary:
     how_many = "evenly spread" if config.scoring.clips else "as many as cover each video"
     sampling = f"{sampling}, {how_many}"
     say(f"evaluating on clips of {sampling}")
-    with progress("evaluating", total=len(records), unit="videos") as bar:
+    processes = connected_processes()
+    journal = Journal(out / JOURNAL, {"card": (inputs["model"] / CARD).read_text()})
+    share = len(records[processes.rank :: processes.count])
+    label = (
+        "evaluating" if processes.count == 1 else f"evaluating 1/{processes.count} of the videos"
+    )
+    with progress(label, total=share, unit="videos") as bar:
         table = score_records(
             network,
             card,
@@ -66,8 +90,10 @@ def run(config: EvaluateConfig, inputs: Inputs, out: Path) -> Summary:
             manifest.labels,
             scoring=config.scoring,
             execution=config.execution,
+            journal=journal,
             on_video=bar.advance,
         )
+    _check_failed(config, table)
     resolutions = resolution_table(
         network,
         card,
@@ -77,6 +103,7 @@ def run(config: EvaluateConfig, inputs: Inputs, out: Path) -> Summary:
         clip_lengths=config.clip_lengths,
         scoring=config.scoring,
         execution=config.execution,
+        journal=journal,
     )
     metrics = {
         **measure(table),
@@ -88,7 +115,10 @@ def run(config: EvaluateConfig, inputs: Inputs, out: Path) -> Summary:
         "crops": config.scoring.crops,
         "temporal_resolution": resolutions,
     }
-    write_evaluation(out, table, metrics)
+    if processes.first:
+        write_evaluation(out, table, metrics)
+        if not table.failed:  # else --retry-failed resumes from the journal
+            shutil.rmtree(journal.folder, ignore_errors=True)
     top1 = metrics["top1"]
     return {
         "top1": round(top1["value"], 4),
@@ -102,6 +132,84 @@ def run(config: EvaluateConfig, inputs: Inputs, out: Path) -> Summary:
     }
 
 
+def _check_failed(config: EvaluateConfig, table: "ScoreTable") -> None:
+    from collections import Counter
+
+    from videopipe.errors import DataError
+
+    failed = table.failed
+    if len(failed) <= config.max_failed * len(table.paths):
+        return
+    counts = Counter(reason.removeprefix(f"{path}: ") for path, reason in failed).most_common(3)
+    raise DataError(
+        f"{len(failed)} of {len(table.paths)} videos have no scores, more than max_failed "
+        f"({config.max_failed:g} of them): "
+        + "; ".join(f"{reason} ({count} videos)" for reason, count in counts)
+        + f". First: {failed[0][0]}. Make the videos readable, or raise max_failed"
+    )
+
+
+def check(config: EvaluateConfig, inputs: Inputs) -> None:
+    """The split has videos, and the model has not been trained on them."""
+    from videopipe.errors import DataError
+    from videopipe.finetuning.validation_split import videos_of
+    from videopipe.stages.decode import is_indexed, read_clips
+
+    clips, model = inputs.result("clips"), inputs.result("model")
+    if not is_indexed(clips):
+        return
+    manifest = read_clips(clips)
+    try:
+        videos_of(manifest, config.split)
+    except DataError as error:
+        raise DataError(
+            f"{error}. Add {config.split} videos to the data, let stage '{clips.stage}' divide "
+            "them (num_folds), or set another split"
+        ) from None
+    if config.split != "val" or manifest.val_is_test:
+        return
+    if trained := _trained_on_validation_videos(model, clips.folder):
+        raise DataError(
+            f"split is val, but with protocol: {trained.config.protocol} stage '{trained.stage}' "
+            "trains on the validation videos too. Set split: test, or protocol: validation"
+        )
+
+
+def _trained_on_validation_videos(model: Result, clips: Path) -> Result | None:
+    """The result among `model` and what it was made from that learned from val videos of `clips`.
+
+    A fine-tuning may continue a probe or another fine-tuning, so all inputs are followed.
+    """
+    from videopipe.finetuning.config import FinetuneConfig
+    from videopipe.probing.config import FeaturesConfig, ProbeConfig
+
+    if model.inputs is None:
+        return None
+    if isinstance(model.config, FinetuneConfig | ProbeConfig):
+        is_probe = isinstance(model.config, ProbeConfig)
+        reader = model.inputs.result("features") if is_probe else model
+        splits = reader.config.splits if isinstance(reader.config, FeaturesConfig) else None
+        read_val = reader.inputs is not None and reader.inputs["clips"] == clips
+        if read_val and model.config.protocol != "validation" and "val" in (splits or ("val",)):
+            return model
+    sources = (name for name in ("model", "features", "backbone") if name in model.inputs)
+    found = (_trained_on_validation_videos(model.inputs.result(n), clips) for n in sources)
+    return next(filter(None, found), None)
+
+
+def failures(folder: Path) -> list[Failure]:
+    """The videos without scores."""
+    from videopipe.evaluation.score_table import read_scores
+
+    return [Failure(path, reason) for path, reason in read_scores(folder).failed]
+
+
+def keep(config: EvaluateConfig, inputs: Inputs, folder: Path, out: Path) -> None:
+    """Copy the scores of a result in which videos failed; `run` then scores only those."""
+    if (folder / JOURNAL).is_dir():
+        shutil.copytree(folder / JOURNAL, out / JOURNAL, dirs_exist_ok=True)
+
+
 STAGE = Stage(
     config=EvaluateConfig,
     run=run,
@@ -111,4 +219,8 @@ STAGE = Stage(
         "clips": Input((Kind.CLIPS,)),
     },
     output=Kind.SCORES,
+    distributed=True,
+    check=check,
+    failures=failures,
+    keep=keep,
 )

@@ -1,25 +1,36 @@
-"""Teach a video network the classes of a data set, by the paper's recipe or another."""
+"""Fine-tune a video network on a data set, with the paper's recipe or another."""
 
 from pathlib import Path
 
 from videopipe.finetuning.config import FinetuneConfig
-from videopipe.stage import Input, Inputs, Kind, Stage, Summary
+from videopipe.pipeline.stage import Input, Inputs, Kind, Stage, Summary
 
 
 def run(config: FinetuneConfig, inputs: Inputs, out: Path) -> Summary:
-    """Train, and leave a checkpoint; goes on where an interrupted run stopped."""
+    """Train, and leave a checkpoint; an interrupted training resumes."""
     from videopipe.finetuning.operation import finetune
-    from videopipe.progress import progress
-    from videopipe.training_bar import TrainingBar
+    from videopipe.stages.decode import read_clips
+    from videopipe.system.progress import STEPS, progress
+    from videopipe.system.training_bar import TrainingBar
 
-    with progress("fine-tuning", total=100, unit="%") as bar:
-        return finetune(config, inputs["model"], inputs["clips"], out, TrainingBar(bar))
+    with progress("fine-tuning", unit=STEPS) as bar:
+        clips = read_clips(inputs.result("clips"))
+        return finetune(config, inputs["model"], clips, out, TrainingBar(bar))
+
+
+def check(config: FinetuneConfig, inputs: Inputs) -> None:
+    """There are videos to learn from, and to choose a checkpoint on."""
+    from videopipe.finetuning.validation_split import choose_videos
+    from videopipe.stages.decode import is_indexed, read_clips
+
+    if is_indexed(clips := inputs.result("clips")):
+        choose_videos(read_clips(clips), config.protocol)
 
 
 STAGE = Stage(
     config=FinetuneConfig,
     run=run,
-    version=1,
+    version=2,
     inputs={
         "model": Input(
             (Kind.VIDEO_MODEL, Kind.BACKBONE)
@@ -28,4 +39,5 @@ STAGE = Stage(
     },
     output=Kind.VIDEO_MODEL,
     distributed=True,
+    check=check,
 )

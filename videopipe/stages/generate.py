@@ -1,4 +1,4 @@
-"""Make a small data set: videos that differ by motion only, and stills of the same shapes."""
+"""Generate a small data set: videos that differ by motion only, and images of the same shapes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from pretrained_2d.setting import setting
-from videopipe.stage import Inputs, Kind, Stage, Summary
+from videopipe.pipeline.stage import Inputs, Kind, Stage, Summary
 
 Motion = Literal["left", "right", "up", "down", "clockwise", "counter_clockwise", "grow", "shrink"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class GenerateConfig:
-    """How much to make, and how large."""
+    """The number and size of the videos and images."""
 
     motions: tuple[Motion, ...] = setting(
         ("left", "right", "up", "down", "clockwise", "counter_clockwise", "grow", "shrink"),
@@ -22,16 +22,16 @@ class GenerateConfig:
     train_videos: int = setting(60, "per class")
     val_videos: int = setting(12, "per class")
     test_videos: int = setting(12, "per class")
-    unseen_videos: int = setting(16, "without a label, in unseen/, in all")
+    unseen_videos: int = setting(16, "in total, without labels, in unseen/")
     train_images: int = setting(150, "stills per shape")
     val_images: int = setting(30, "stills per shape")
     size_pixels: int = setting(64, "height and width", unit="pixels")
     frame_rates: tuple[float, ...] = setting(
-        (12.0, 15.0, 24.0), "one is drawn for each video", unit="frames per second"
+        (12.0, 15.0, 24.0), "one is chosen at random for each video", unit="frames per second"
     )
     shortest_seconds: float = setting(1.5, "duration of a video, at least", unit="seconds")
     longest_seconds: float = setting(2.5, "duration of a video, at most", unit="seconds")
-    seed: int = setting(0, "another seed, other videos")
+    seed: int = setting(0, "random seed")
 
     def __post_init__(self) -> None:
         if not self.motions or len(set(self.motions)) < len(self.motions):
@@ -51,7 +51,7 @@ class GenerateConfig:
 
 
 class _File(NamedTuple):
-    """One file to make: where, and what it shows."""
+    """One file to generate: its path and content."""
 
     path: str
     motion: Motion | None  # None: a still
@@ -59,17 +59,18 @@ class _File(NamedTuple):
 
 
 def run(config: GenerateConfig, inputs: Inputs, out: Path) -> Summary:
-    """Write images/, videos/, unseen/ and unseen_labels.csv; files that are there are kept."""
+    """Write images/, videos/, unseen/ and unseen_labels.csv; existing files are kept."""
     from pretrained_2d.atomic import write_text
-    from videopipe.progress import progress
+    from videopipe.system.progress import progress
 
     files = list(_files(config))
     for leftover in out.rglob(".writing-*"):  # of an attempt that was killed while writing
         leftover.unlink()
     with progress("generating", total=len(files), unit="files") as bar:
-        for file in files:
-            if not (out / file.path).exists():
-                _write(file, config, out)
+        missing = [file for file in files if not (out / file.path).exists()]
+        bar.resume(len(files) - len(missing))
+        for file in missing:
+            _write(file, config, out)
             bar.advance()
     unseen = [file for file in files if file.path.startswith("unseen/")]
     rows = [f"{Path(file.path).name},{file.motion}" for file in unseen]
@@ -82,7 +83,7 @@ def run(config: GenerateConfig, inputs: Inputs, out: Path) -> Summary:
 
 
 def _files(config: GenerateConfig) -> Iterator[_File]:
-    from videopipe.data.moving_shapes import SHAPES
+    from videopipe.dataset.moving_shapes import SHAPES
 
     images = {"train": config.train_images, "val": config.val_images}
     videos = {
@@ -104,15 +105,15 @@ def _files(config: GenerateConfig) -> Iterator[_File]:
 
 
 def _write(file: _File, config: GenerateConfig, out: Path) -> None:
-    """Make one file; what is random about it depends on its name and the seed only."""
+    """Generate one file; its random content depends on its name and the seed only."""
     from dataclasses import replace
 
     import numpy as np
     from PIL import Image
 
     from pretrained_2d.randomness import derive_seed
-    from videopipe.data.moving_shapes import draw_scene, frames_of, picture_of
-    from videopipe.data.writing import write_video
+    from videopipe.dataset.moving_shapes import draw_scene, frames_of, picture_of
+    from videopipe.video.writing import write_video
 
     random = np.random.default_rng(derive_seed(config.seed, file.path))
     scene = draw_scene(random, config.size_pixels)

@@ -1,21 +1,21 @@
-"""Grow a 2D network along time, and prove that nothing was lost."""
+"""Inflate a 2D network along time, and test it on still videos."""
 
 from dataclasses import dataclass, fields
 from pathlib import Path
 
 from pretrained_2d.setting import setting
 from videopipe.inflation.options import InflationOptions
-from videopipe.stage import Input, Inputs, Kind, Stage, Summary
+from videopipe.pipeline.stage import Input, Inputs, Kind, Stage, Summary
 
 
 @dataclass(frozen=True, kw_only=True)
 class InflateConfig(InflationOptions):
-    """How time is added, and to what head."""
+    """Options of the inflation, and the head."""
 
     num_classes: int | None = setting(
-        None, "a new head for so many classes; none keeps the old head and its labels"
+        None, "new head with this many classes; none keeps the head and its labels"
     )
-    seed: int = setting(0, "of a new head and of random kernels")
+    seed: int = setting(0, "random seed of a new head and of random kernels")
 
     def __post_init__(self) -> None:
         """Check the options and the number of classes."""
@@ -25,15 +25,15 @@ class InflateConfig(InflationOptions):
 
     @property
     def options(self) -> InflationOptions:
-        """The part that describes the inflation itself."""
+        """The options of the inflation itself."""
         names = [field.name for field in fields(InflationOptions)]
         return InflationOptions(**{name: getattr(self, name) for name in names})
 
 
 def run(config: InflateConfig, inputs: Inputs, out: Path) -> Summary:
-    """Inflate the backbone; `inflation.json` and `inflation.md` tell what became of each layer."""
+    """Inflate the backbone; `inflation.json` and `inflation.md` list what became of each layer."""
     from videopipe.inflation.operation import inflate_checkpoint
-    from videopipe.progress import say
+    from videopipe.system.progress import say
 
     report = inflate_checkpoint(
         inputs["backbone"], out, config.options, num_classes=config.num_classes, seed=config.seed
@@ -52,7 +52,7 @@ def run(config: InflateConfig, inputs: Inputs, out: Path) -> Summary:
 STAGE = Stage(
     config=InflateConfig,
     run=run,
-    version=1,
+    version=2,
     output=Kind.VIDEO_MODEL,
     inputs={"backbone": Input((Kind.BACKBONE,))},
 )

@@ -1,29 +1,37 @@
-"""Predict the classes of unlabelled videos: one table, resumable, whatever the files."""
+"""Predict the classes of unlabelled videos: one table, resumable; bad files become rows too."""
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from pretrained_2d.setting import setting
-from videopipe.inference.settings import Execution, Scoring
-from videopipe.stage import Input, Inputs, Kind, Stage, Summary
+from videopipe.pipeline.stage import Failure, Input, Inputs, Kind, Stage, Summary
+from videopipe.scoring.settings import Execution, Scoring
 
+FileFormat = Literal["parquet", "csv", "jsonl"]
 SHOWN = ("videos", "rows", "ok", "not_ok", "statuses", "problems", "videos_per_second")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PredictConfig:
-    """Which videos, what a row holds, and how the work is done."""
+    """The videos, the columns of the table, and how videos are scored."""
 
     videos: Path | None = setting(
-        None, "file, folder, list (.txt) or manifest (.csv, .jsonl); none: unseen/ of the data"
+        None,
+        "file, folder or list (.txt, .csv, .tsv, .jsonl); none: unseen/ of the data",
+        names_videos=True,
     )
-    file_format: Literal["parquet", "csv", "jsonl"] = setting("parquet", "of the table")
-    top_k: int = setting(5, "best classes in a row")
+    file_format: FileFormat = setting("parquet", "format of the table")
+    top_k: int = setting(5, "number of best classes in a row")
     scores: bool = setting(False, "a column with all probabilities")
-    limit: int | None = setting(None, "only the first so many videos")
+    limit: int | None = setting(None, "only the first N videos")
+    frame_rate: float | None = setting(
+        None, "of folders of numbered images, which are then videos", unit="frames per second",
+        added=True,
+    )  # fmt: skip
     max_failed: int | None = setting(
-        None, "the stage fails when more rows than this are not ok; none: any number may be"
+        None, "fail when more rows than this are not ok; none: no limit"
     )
     scoring: Scoring = setting(default_factory=Scoring, help="clips, windows, averaging")
     execution: Execution = setting(
@@ -40,9 +48,11 @@ class PredictConfig:
 
 
 def run(config: PredictConfig, inputs: Inputs, out: Path) -> Summary:
-    """Fill predictions.parquet (or .csv, .jsonl) in `out`, going on where it was stopped."""
+    """Fill predictions.parquet (or .csv, .jsonl) in `out`; an interrupted run resumes."""
     from videopipe.errors import DataError
-    from videopipe.inference.table import TableRequest, predict_table
+    from videopipe.prediction.operation import predict_table
+    from videopipe.prediction.request import TableRequest
+    from videopipe.prediction.table.summary import num_scored
 
     if (config.videos is None) == ("data" not in inputs):
         raise DataError(
@@ -58,16 +68,39 @@ def run(config: PredictConfig, inputs: Inputs, out: Path) -> Summary:
         top_k=config.top_k,
         scores=config.scores,
         limit=config.limit,
+        frame_rate=config.frame_rate,
+        retry_failed=True,  # of an earlier attempt that was interrupted or had too many failures
     )
     summary = predict_table(request, [videos], wait=True)
     assert summary is not None  # every process waited for it
     failed = summary["not_ok"]
+    if failed and not num_scored(summary):
+        raise DataError(f"no video could be scored; see the column 'error' in {request.out}")
     if config.max_failed is not None and failed > config.max_failed:
         raise DataError(
             f"{failed} of {summary['rows']} rows are not ok, more than max_failed "
             f"({config.max_failed}); see the column 'error' in {request.out}"
         )
     return {name: summary[name] for name in SHOWN}
+
+
+def failures(folder: Path) -> list[Failure]:
+    """The rows without scores."""
+    from videopipe.prediction.table.completed_rows import read_failures
+
+    return [Failure(*pair) for table in _tables(folder) for pair in read_failures(table)]
+
+
+def keep(config: PredictConfig, inputs: Inputs, folder: Path, out: Path) -> None:
+    """Copy the table; `run` then predicts only the videos without scores."""
+    for table in _tables(folder):
+        for name in (table.name, f"{table.name}.summary.json"):
+            shutil.copy2(folder / name, out / name)
+
+
+def _tables(folder: Path) -> list[Path]:
+    names = [f"predictions.{suffix}" for suffix in get_args(FileFormat)]
+    return [folder / name for name in names if (folder / name).is_file()]
 
 
 STAGE = Stage(
@@ -80,4 +113,6 @@ STAGE = Stage(
         "data": Input((Kind.DATA,), required=False),
     },
     distributed=True,
+    failures=failures,
+    keep=keep,
 )

@@ -1,24 +1,24 @@
-"""Train a 2D network on images: one resolution or several after each other, tested at many."""
+"""Train a 2D network on images, at one resolution or several in turn, and test it at others."""
 
 from pathlib import Path
 
 from pretrained_2d.pretrain_config import PretrainConfig
-from videopipe.stage import Input, Inputs, Kind, Stage, Summary
+from videopipe.pipeline.stage import Input, Inputs, Kind, Stage, Summary
 
 
 def run(config: PretrainConfig, inputs: Inputs, out: Path) -> Summary:
-    """Find the images, train, and say how well it does at every size."""
-    from pretrained_2d.image_layouts import find_images
-    from pretrained_2d.image_preparation import readable
+    """Find the images, train, and measure the accuracy at each size."""
+    from pretrained_2d.images.layouts import find_images
+    from pretrained_2d.images.preparation import readable
     from pretrained_2d.pretraining import pretrain
-    from videopipe.progress import progress, say
-    from videopipe.training_bar import TrainingBar
+    from videopipe.system.progress import STEPS, progress, say
+    from videopipe.system.training_bar import TrainingBar
 
     folder = _folder(config, inputs)
     listing = find_images(folder)
     say(f"{folder}: {listing.describe()}")
     total = sum(map(len, listing.splits.values()))
-    with progress("reading every image once", total=total, unit="images") as bar:
+    with progress("checking images", total=total, unit="images") as bar:
         splits = readable(
             listing,
             folder=folder,
@@ -27,7 +27,7 @@ def run(config: PretrainConfig, inputs: Inputs, out: Path) -> Summary:
             workers=config.recipe.workers,
             on_progress=bar.advance,
         )
-    with progress("training", total=100, unit="%") as bar:
+    with progress("training", unit=STEPS) as bar:
         return pretrain(config, listing, splits, out, on_progress=TrainingBar(bar))
 
 
@@ -38,9 +38,7 @@ def _folder(config: PretrainConfig, inputs: Inputs) -> Path:
         return inputs["data"] / "images"
     folder = config.data or config.large_data
     if folder is None:
-        raise DataError(
-            "there are no images to train on; set data: FOLDER, or connect the input `data`"
-        )
+        raise DataError("no images to train on; set data: FOLDER, or give the input `data`")
     return folder
 
 

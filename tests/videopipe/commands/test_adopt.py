@@ -37,9 +37,22 @@ def test_everything_given_stands_in_the_json(weights: Path, tmp_path: Path, caps
 def test_frames_and_seconds_of_a_video_network(tmp_path: Path) -> None:
     torch.save(build("torchvision/mc3_18", num_classes=2).network.state_dict(), tmp_path / "w.pt")
     arguments = f"adopt {tmp_path}/w.pt --architecture torchvision/mc3_18 --out {tmp_path}/m"
-    assert main([*arguments.split(), "--frames", "8", "--clip-seconds", "1.5"]) == 0
+    assert main([*arguments.split(), "--num-frames", "8", "--clip-seconds", "1.5"]) == 0
     card = read_card(tmp_path / "m")
     assert (card.ndim, card.num_frames, card.clip_seconds) == (3, 8, 1.5)
+
+
+def test_an_existing_checkpoint_is_replaced_only_when_asked_to(
+    weights: Path, tmp_path: Path, capsys
+) -> None:
+    arguments = f"adopt {weights} --architecture timm/test_resnet --out {tmp_path}/m".split()
+    assert main(arguments) == 0
+    before = (tmp_path / "m" / "config.json").read_bytes()
+    assert main([*arguments, "--labels", "a,b,c"]) == 1
+    assert "is not empty; name a new folder, or add --overwrite" in capsys.readouterr().err
+    assert (tmp_path / "m" / "config.json").read_bytes() == before
+    assert main([*arguments, "--labels", "a,b,c", "--overwrite"]) == 0
+    assert read_card(tmp_path / "m").labels == ("a", "b", "c")
 
 
 @pytest.mark.parametrize(
@@ -71,7 +84,7 @@ def test_without_an_architecture_a_file_and_a_folder_are_told_apart(
     weights: Path, tmp_path: Path, capsys
 ) -> None:
     assert main(["adopt", str(weights), "--out", str(tmp_path / "m")]) == 1
-    assert f"--architecture is missing: which network is {weights} of?" in capsys.readouterr().err
+    assert f"--architecture is missing: name the network of {weights}." in capsys.readouterr().err
     assert main(["adopt", str(tmp_path), "--out", str(tmp_path / "m")]) == 1
     assert "a checkpoint of videopipe needs no adopting" in capsys.readouterr().err
     assert not (tmp_path / "m").exists()

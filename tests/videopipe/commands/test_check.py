@@ -20,15 +20,15 @@ def test_what_is_wrong_is_said_and_written(tmp_path: Path, tiny_video: Callable,
     said = capsys.readouterr().out
     assert "found:   class folders without splits" in said
     assert "splits:  train 2" in said
-    assert "nothing lost" in said
+    assert "all videos can be used" in said
     assert sorted(path.name for path in index.iterdir()) == ["dataset.json", "manifest.jsonl"]
 
     (data / "walk/c.mp4").write_bytes(b"")
     table = tmp_path / "table.csv"
     assert main(["check", str(index), "--table", str(table), *options]) == 1
     said = capsys.readouterr()
-    assert "empty: 1 (no bytes; lost)" in said.out
-    assert "1 of 3 videos would be lost" in said.out
+    assert "empty: 1 (the file has no bytes; left out)" in said.out
+    assert "1 of 3 videos cannot be used" in said.out
     assert "1/1" in said.err  # only the new file was looked at
     with table.open(newline="") as file:
         rows = {Path(row["path"]).name: row for row in csv.DictReader(file)}

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from videopipe.commands.graph import as_mermaid, as_text
-from videopipe.pipeline import Pipeline
+from videopipe.pipeline.jobs import Pipeline
 
 TEXT = """\
 name: ablation

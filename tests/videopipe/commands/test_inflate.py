@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pretrained_2d.backbones import build
-from pretrained_2d.card import ModelCard, Preprocessing
-from pretrained_2d.checkpoint import read_card, save_checkpoint
+from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
+from pretrained_2d.checkpoints.folder import read_card, save_checkpoint
+from pretrained_2d.networks.backbones import build
 from videopipe.cli import main
 
 OPTIONS = {"depth": 1, "width": 8, "image_size": 16, "num_classes": 3}

@@ -3,11 +3,12 @@ from pathlib import Path
 import pytest
 
 from pretrained_2d import build
-from pretrained_2d.card import ModelCard
-from pretrained_2d.checkpoint import save_checkpoint
+from pretrained_2d.checkpoints.card import ModelCard
+from pretrained_2d.checkpoints.folder import save_checkpoint
 from videopipe.cli import main
 from videopipe.inflation import InflationOptions, inflate_checkpoint
-from videopipe.pipeline import load_pipeline
+from videopipe.pipeline.jobs import load_pipeline
+from videopipe.pipeline.template import DatasetSummary, write_pipeline
 from videopipe.stages import STAGES
 
 
@@ -32,6 +33,30 @@ def test_the_pipeline_written_is_one_that_loads(tmp_path, tiny_video, capsys) ->
     assert jobs["inflated"].config.num_classes == 3
     assert jobs["inflated"].config.clip_seconds == pytest.approx(1.2)
     assert jobs["clips"].config.num_folds == 5
+
+
+@pytest.mark.parametrize(
+    ("architecture", "videos", "expected"),
+    [
+        ("timm/test_resnet", 700, (16, 19, 1e-3)),  # batch norm
+        ("timm/test_vit", 700, (16, 19, 2e-4)),
+        ("timm/test_resnet", 60, (8, 100, 1e-3)),
+        ("timm/test_resnet", 6, (2, 100, 1e-3)),
+        ("timm/test_resnet", 4000, (16, 10, 1e-3)),
+    ],
+)
+def test_the_recipe_follows_the_number_of_videos_and_the_norms_of_the_network(
+    tmp_path, architecture, videos, expected
+) -> None:
+    splits = {"train": round(videos / 0.9), "test": 10}
+    found = DatasetSummary(tmp_path, "class folders", 2, splits, 1.0, 1.0)
+    text = write_pipeline(found, checkpoint="$W", architecture=architecture, image_size=32)
+    (tmp_path / "p.yaml").write_text(text.replace("$W", str(tmp_path)))
+    (job,) = (j for j in load_pipeline(tmp_path / "p.yaml", STAGES).jobs if j.stage == "model")
+    recipe = job.config.recipe
+    assert (recipe.batch_size, recipe.epochs, recipe.lr) == expected
+    assert job.config.augmentation.flip == 0, "classes may differ by direction"
+    assert not job.config.freeze_batch_norm
 
 
 def test_an_existing_file_is_kept(tmp_path, tiny_video, capsys) -> None:

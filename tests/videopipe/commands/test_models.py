@@ -1,6 +1,6 @@
 import json
 
-from pretrained_2d.backbones import BACKBONES
+from pretrained_2d.networks.backbones import BACKBONES
 from videopipe.cli import main
 
 
@@ -26,4 +26,4 @@ def test_a_pattern_reaches_the_libraries(capsys) -> None:
 
 def test_a_name_that_fits_nothing_is_said(capsys) -> None:
     assert main(["models", "timm/*no such*"]) == 1
-    assert "no network is called 'timm/*no such*'" in capsys.readouterr().err
+    assert "no network matches 'timm/*no such*'" in capsys.readouterr().err

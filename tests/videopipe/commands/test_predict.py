@@ -1,6 +1,7 @@
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -8,14 +9,16 @@ import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import torch
 
-from pretrained_2d.backbones import build
-from pretrained_2d.card import ModelCard, Preprocessing
-from pretrained_2d.checkpoint import save_checkpoint
+from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
+from pretrained_2d.checkpoints.folder import save_checkpoint
+from pretrained_2d.networks.backbones import build
+from tests.processes import ACCELERATE, ENVIRONMENT, LONGEST_SECONDS, run, start_paused
 from videopipe.cli import main
-from videopipe.data.writing import write_video
+from videopipe.video.writing import write_video
 
 
 @pytest.fixture(scope="module")
@@ -103,19 +106,70 @@ def test_windows_and_embeddings(model, videos, tmp_path):
     ("options", "code", "message"),
     [
         (["--out", "x.xlsx"], 2, "expected a name ending in .parquet, .csv, .jsonl"),
-        (["--out", "x.csv", "--stride", "2"], 2, "stride_seconds is for windows"),
+        (["--out", "x.csv", "--stride-seconds", "2"], 2, "stride_seconds is for windows"),
         (["--out", "x.csv", "--windows", "--clips", "2"], 2, "clips is for whole videos"),
         (["--out", "x.csv", "--top-k", "0"], 2, "top_k is 0; expected 1 or more"),
         (["--out", "x.csv", "--workers", "0"], 2, "workers is 0; expected 1 or more"),
+        (["--out", "x.csv", "--clip-seconds", "0"], 2, "clip_seconds is 0.0; expected more than 0"),
+        (["--out", "x.csv", "--device", "gpu"], 2, "device is 'gpu'; expected auto, cpu, cuda"),
+        (["--out", "x.csv", "--device", "meta"], 1, "device 'meta' does not work here"),
+        (["--out", "x.csv", "--decoder", "decord"], 1, "Install its library or use the decoder"),
     ],
 )
 def test_bad_settings_are_told_before_any_work(
     model, videos, tmp_path, capsys, monkeypatch, options, code, message
 ):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "decord", None)  # as if it were not installed
+    monkeypatch.delitem(sys.modules, "videopipe.video.backends.decord_reader", raising=False)
+    monkeypatch.setattr("videopipe.video.video._unavailable", {})
     assert main(["predict", model, str(videos), *options]) == code
     assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
+def test_a_device_without_a_driver_is_explained(model, videos, tmp_path, capsys):
+    out = str(tmp_path / "out.csv")
+    assert main(["predict", model, str(videos), "--out", out, "--device", "cuda"]) == 1
+    assert "device 'cuda' does not work here" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", ["--decoder", "--precision", "--average", "--engine"])
+def test_an_unknown_name_is_refused_with_the_choices(model, videos, tmp_path, capsys, option):
+    with pytest.raises(SystemExit) as ended:
+        main(["predict", model, str(videos), "--out", str(tmp_path / "o.csv"), option, "nope"])
+    assert ended.value.code == 2
+    assert re.search(r"invalid choice: 'nope' \(choose from '", capsys.readouterr().err)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_video_scored_is_exit_1(model, tmp_path, capsys):
+    (tmp_path / "broken.mp4").write_text("no film")
+    out = tmp_path / "out.csv"
+    assert main(["predict", model, str(tmp_path), "--out", str(out), *QUICK]) == 1
+    assert "no video could be scored; see the column 'error'" in capsys.readouterr().err
+    assert [row["status"] for row in read(out)] == ["error"]
+    write(tmp_path / "good.mp4", 1)
+    assert main(["predict", model, str(tmp_path), "--out", str(out), *QUICK]) == 0
+
+
+def test_old_names_of_options_warn_and_work(model, videos, tmp_path, capsys):
+    new = ["--stride-seconds", "0.25", "--timeout-seconds", "30"]
+    old = ["--stride", "0.25", "--timeout", "30"]
+    for name, options in (("new", new), ("old", old)):
+        out = str(tmp_path / f"{name}.csv")
+        assert main(["predict", model, str(videos), "-o", out, "--windows", *options, *QUICK]) == 0
+    assert read(tmp_path / "new.csv") == read(tmp_path / "old.csv")
+    assert "warning: --stride is now called --stride-seconds" in capsys.readouterr().err
+
+
+def test_clips_have_the_frames_and_seconds_that_are_asked_for(model, videos, tmp_path):
+    out, options = tmp_path / "out.csv", ["--clip-seconds", "0.25", "--num-frames", "2"]
+    assert main(["predict", model, str(videos), "-o", str(out), "--windows", *options, *QUICK]) == 0
+    first = next(row for row in read(out) if row["status"] == "ok")
+    assert float(first["end_seconds"]) - float(first["start_seconds"]) == pytest.approx(0.25)
 
 
 def test_a_model_that_is_none_and_paths_that_are_none(model, videos, tmp_path, capsys):
@@ -126,73 +180,83 @@ def test_a_model_that_is_none_and_paths_that_are_none(model, videos, tmp_path, c
     assert "no videos found" in capsys.readouterr().err
 
 
-def command(model: str, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "videopipe", "predict", model, *arguments, *QUICK]
+def words(model: str, *arguments: str) -> list[str]:
+    return ["predict", model, *arguments, *QUICK]
 
 
-ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[3])}
+ROW_WRITTEN = "videopipe.prediction.table.parts:PartWriter.add"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
-def test_the_command_goes_on_after_any_signal(model, tmp_path, end):
-    folder, out = tmp_path / "videos", tmp_path / "out.csv"
-    for number in range(30):
-        write(folder / f"{number:02}.mp4", number, 30)
-    arguments = command(model, str(folder), "--out", str(out))
-    process = subprocess.Popen(arguments, env=ENVIRONMENT, stderr=subprocess.PIPE)
-    parts = tmp_path / "out.csv.parts"
-    while process.poll() is None and not any(j.stat().st_size for j in parts.glob("*.journal")):
-        time.sleep(0.01)
+@pytest.mark.parametrize(("end", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_the_command_resumes_after_a_signal(model, videos, tmp_path, end, code):
+    out = tmp_path / "out.csv"
+    arguments = words(model, str(videos), "--out", str(out))
+    process = start_paused(ROW_WRITTEN, 2, arguments)
     process.send_signal(end)
-    code = process.wait(60)
-    process.stderr.close()
-    assert code == {signal.SIGINT: 130, signal.SIGTERM: 143}[end]
-    (journal,) = parts.glob("*.journal")
-    finished = journal.read_bytes().count(b"\n")
-    assert 0 < finished < 30
-    subprocess.run(arguments, env=ENVIRONMENT, check=True, capture_output=True)
-    assert len(read(out)) == 30
+    process.communicate(timeout=LONGEST_SECONDS)
+    assert process.returncode == code
+    (journal,) = (tmp_path / "out.csv.parts").glob("*.journal")
+    assert journal.read_bytes().count(b"\n") == 2
+    assert main(arguments) == 0
+    assert len(read(out)) == 6
     summary = json.loads((tmp_path / "out.csv.summary.json").read_text())
-    assert summary["predicted_in_this_run"] == 30 - finished
+    assert summary["predicted_in_this_run"] == 4
 
 
-def launch(processes: int, model: str, *arguments: str) -> list[str]:
-    """`--multi_gpu` is what makes accelerate start several processes; these run on the CPU."""
-    launcher = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu"]
-    launcher += ["--num_machines", "1", "--num_processes", str(processes)]
-    launcher += ["--mixed_precision", "no", "--dynamo_backend", "no"]
-    port = str(20000 + os.getpid() % 20000)
-    return [*launcher, "--main_process_port", port, *command(model, *arguments)[1:]]
+def test_rows_appear_before_the_list_of_videos_ends(model, videos, tmp_path):
+    """Paths on standard input, whose end is written only when the first row is there."""
+    out = tmp_path / "out.csv"
+    started = [sys.executable, "-m", "videopipe", *words(model, "-", "--out", str(out))]
+    pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(started, env=ENVIRONMENT, **pipes) as process:
+        paths = [os.fsencode(path) + b"\n" for path in sorted(videos.iterdir())]
+        process.stdin.write(b"".join(paths[:-1]))
+        process.stdin.flush()
+        while not any(journal.read_bytes() for journal in tmp_path.rglob("*.journal")):
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.stdin.write(paths[-1])
+        process.stdin.close()
+        assert process.wait() == 0
+    assert [row["status"] for row in read(out)] == ["ok"] * 6
 
 
-def children(process: int) -> list[int]:
-    found = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    return [int(number) for number in found]
+def test_a_mistake_late_in_a_list_stops_the_run_and_what_is_done_is_kept(
+    model, videos, tmp_path, capsys
+):
+    rows = [f"{path},," for path in sorted(videos.iterdir())]
+    table, out = tmp_path / "list.csv", str(tmp_path / "out.csv")
+    table.write_text("path,start,end\n" + "\n".join(rows) + "\nx.mp4,5,2\n")
+    assert main(["predict", model, str(table), "--out", out, *QUICK]) == 1
+    assert "list.csv:8: 5.0 to 2.0 seconds is not a range" in capsys.readouterr().err
+    table.write_text("path,start,end\n" + "\n".join(rows))
+    assert main(["predict", model, str(table), "--out", out, *QUICK]) == 0
+    assert len(read(Path(out))) == 6
 
 
 @pytest.mark.slow
 def test_several_processes_share_the_work_and_one_may_be_killed(model, tmp_path):
     folder = tmp_path / "videos"
-    for number in range(60):
-        write(folder / f"{number:02}.mp4", number, 300 if number == 5 else 15)
-    one, two, three = (tmp_path / f"{name}.csv" for name in ("one", "two", "three"))
-    assert main(["predict", model, str(folder), "--out", str(one), *QUICK]) == 0
-    subprocess.run(launch(2, model, str(folder), "--out", str(two)), env=ENVIRONMENT, check=True)
+    for number in range(16):
+        write(folder / f"{number:02}.mp4", number, 100 if number == 5 else 15)
+    one, two = tmp_path / "one.csv", tmp_path / "two.csv"
+    assert main(words(model, str(folder), "--out", str(one))) == 0
+
+    arguments = words(model, str(folder), "--out", str(two))
+    launcher = start_paused(ROW_WRITTEN, 1, arguments, ACCELERATE)
+    worker = psutil.Process(launcher.pid).children()[-1]
+    worker.kill()
+    launcher.communicate(timeout=LONGEST_SECONDS)
+    assert launcher.returncode != 0
+    assert not two.exists()
+    journals = list((tmp_path / "two.csv.parts").glob("*.journal"))
+    assert sum(len(journal.read_bytes().splitlines()) for journal in journals) in (1, 2)
+
+    run([*ACCELERATE, "-m", "videopipe", *arguments])
     assert two.read_bytes() == one.read_bytes()
     summary = json.loads((tmp_path / "two.csv.summary.json").read_text())
-    assert (summary["processes"], summary["predicted_in_this_run"]) == (2, 60)
-
-    arguments = launch(3, model, str(folder), "--out", str(three))
-    launcher = subprocess.Popen(arguments, env=ENVIRONMENT, stderr=subprocess.DEVNULL)
-    parts = tmp_path / "three.csv.parts"
-    while launcher.poll() is None and len(list(parts.glob("*.journal"))) < 2:
-        time.sleep(0.01)
-    os.kill(children(launcher.pid)[-1], signal.SIGKILL)
-    assert launcher.wait(120) != 0
-    assert not three.exists()
-    assert any(file.stat().st_size for file in parts.glob("*.journal")) or any(parts.glob("part-*"))
-    subprocess.run(arguments, env=ENVIRONMENT, check=True)
-    assert three.read_bytes() == one.read_bytes()
+    assert summary["processes"] == 2
+    assert summary["predicted_in_this_run"] in (14, 15)
     names = {path.name for path in tmp_path.iterdir()}
     assert not {name for name in names if name.endswith((".team", ".parts", ".lock"))}

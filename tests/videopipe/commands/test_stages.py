@@ -9,7 +9,7 @@ import pytest
 
 from videopipe import cli
 from videopipe.commands.stages import describe_stage
-from videopipe.stage import Stage
+from videopipe.pipeline.stage import Stage
 from videopipe.stages import STAGES
 
 
@@ -57,4 +57,4 @@ def test_the_list_names_every_stage(capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_unknown_stage(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["stages", "finetun"]) == 1
     said = capsys.readouterr().err
-    assert said == "Error: there is no stage 'finetun' (did you mean 'finetune'?)\n"
+    assert said == "Error: no stage 'finetun' (did you mean 'finetune'?)\n"

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import torch
 
-from pretrained_2d.backbones import build
-from pretrained_2d.card import ModelCard
+from pretrained_2d.checkpoints.card import ModelCard
+from pretrained_2d.networks.backbones import build
 from videopipe.finetuning.head import head_parameters, num_outputs, with_head_for
 
 CARD = ModelCard(architecture="timm/test_efficientnet", options={"num_classes": 3})
@@ -35,3 +35,15 @@ def test_other_names_or_another_number_ask_for_a_new_head() -> None:
         assert all(
             torch.equal(a, b) for a, b in zip(fresh.parameters(), again.parameters(), strict=True)
         ), "the seed decides"
+
+
+def test_an_encoder_gets_a_head_on_its_features() -> None:
+    encoder = build("timm/test_vit", num_classes=0).eval()
+    card = ModelCard(architecture="timm/test_vit", options={"num_classes": 0})
+    model, card, is_new = with_head_for(encoder, card, ("a", "b", "c"), seed=0)
+    assert is_new
+    assert card.options["num_classes"] == 3
+    signal = torch.randn(2, 3, 160, 160)
+    with torch.inference_mode():
+        torch.testing.assert_close(model.embed(signal), encoder.embed(signal))
+        assert model(signal).shape == (2, 3)

@@ -10,10 +10,12 @@ from torch import nn
 from videopipe.errors import DataError
 from videopipe.finetuning.layers import (
     freeze_batch_norm,
+    lay_channels_last,
     layer_names,
     layer_of,
     learning_rate_scale,
 )
+from videopipe.inflation import inflate
 
 
 @pytest.mark.parametrize(
@@ -83,3 +85,17 @@ def test_frozen_batch_norm_keeps_its_statistics_through_training_and_copies() ->
         assert network[2].training
         for name, value in network.state_dict().items():
             assert torch.equal(value, before[name]), name
+
+
+@pytest.mark.parametrize("method", ["s4nd", "i3d"])
+def test_channels_last_changes_the_layout_and_not_the_values(method: str) -> None:
+    torch.manual_seed(0)
+    flat = timm.create_model("test_efficientnet", num_classes=3)
+    model = inflate(flat, method=method, num_frames=4, image_size=32).eval()
+    clip = torch.randn(2, 3, 4, 32, 32)
+    names = list(model.state_dict())
+    with torch.no_grad():
+        before = model(clip)
+        lay_channels_last(model)
+        torch.testing.assert_close(model(clip), before, rtol=1e-4, atol=1e-5)
+    assert list(model.state_dict()) == names

@@ -2,17 +2,17 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 
-from pretrained_2d.backbones import build
-from pretrained_2d.card import ModelCard, Preprocessing
-from pretrained_2d.checkpoint import save_checkpoint
+from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
+from pretrained_2d.checkpoints.folder import save_checkpoint
 from pretrained_2d.errors import CheckpointError
+from pretrained_2d.networks.backbones import build
 from videopipe.inflation import InflationOptions, inflate_checkpoint
-from videopipe.inflation.plan import InflationError
+from videopipe.inflation.options import InflationError, Method
 from videopipe.models import load_model
 
 PIXELS = 32
@@ -45,7 +45,7 @@ def options(**choices: Any) -> InflationOptions:
     return InflationOptions(**{"num_frames": 4, "state": 8, **choices})
 
 
-@pytest.mark.parametrize("method", ["i3d", "s3d", "center", "s4nd", "none"])
+@pytest.mark.parametrize("method", get_args(Method))
 def test_folder_to_folder(resnet: Path, tmp_path: Path, method: str) -> None:
     out = tmp_path / "out"
     report = inflate_checkpoint(resnet, out, options(method=method, temporal_patch=2))

@@ -8,9 +8,9 @@ from PIL import Image
 from torch import Tensor
 from torchvision.transforms.v2 import functional as transforms
 
-from pretrained_2d.backbones import build
-from pretrained_2d.card import ModelCard
-from pretrained_2d.foreign import Adoption, adopt
+from pretrained_2d.checkpoints.card import ModelCard
+from pretrained_2d.checkpoints.foreign import Adoption, adopt
+from pretrained_2d.networks.backbones import build
 from videopipe.inflation import InflationOptions, inflate_checkpoint
 from videopipe.inflation.rebuild import rebuild
 from videopipe.models import load_model
@@ -44,21 +44,18 @@ def pictures(shared: Path, count: int) -> tuple[list[Tensor], list[int]]:
 
 
 @pytest.mark.parametrize(
-    ("method", "count"),
-    [
-        ("s4nd", 4),
-        *(pytest.param(method, 12, marks=pytest.mark.slow) for method in ("i3d", "s3d", "center")),
-    ],
+    "method",
+    ["s4nd", *(pytest.param(name, marks=pytest.mark.slow) for name in ("i3d", "s3d", "center"))],
 )
 def test_imagenet_network_classifies_stills_as_before(
-    lite0: Path, shared: Path, tmp_path: Path, method: str, count: int
+    lite0: Path, shared: Path, tmp_path: Path, method: str
 ) -> None:
     options = InflationOptions(method=method, num_frames=FRAMES, temporal_patch=2)
     report = inflate_checkpoint(lite0, tmp_path / "video", options)
     assert report.proof.exact
     flat, card = load_model(lite0)
     video, _ = load_model(tmp_path / "video")
-    images, classes = pictures(shared, count)
+    images, classes = pictures(shared, 4)
     right = 0
     with torch.no_grad():
         for image, label in zip(images, classes, strict=True):
@@ -68,7 +65,7 @@ def test_imagenet_network_classifies_stills_as_before(
             torch.testing.assert_close(actual, expected, rtol=1e-3, atol=1e-3)
             assert actual.argmax() == expected.argmax()
             right += int(actual.argmax()) == label
-    assert right >= 0.7 * count  # 88.6 % on many pictures
+    assert right >= 3  # 88.6 % on many pictures
 
 
 @pytest.mark.slow

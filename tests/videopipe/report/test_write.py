@@ -1,16 +1,20 @@
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from pretrained_2d.backbones import build
-from pretrained_2d.card import ModelCard
-from pretrained_2d.checkpoint import save_checkpoint
-from pretrained_2d.metrics_log import MetricsLog
+from pretrained_2d.checkpoints.card import ModelCard
+from pretrained_2d.checkpoints.folder import save_checkpoint
+from pretrained_2d.networks.backbones import build
+from pretrained_2d.training.metrics_log import MetricsLog
 from tests.browser import opening_seconds
 from videopipe.cli import main
-from videopipe.evaluation import ScoreTable, measure, write_evaluation
+from videopipe.evaluation.score_table import ScoreTable, measure, write_evaluation
+from videopipe.report.sections.evaluation import most_confused
 from videopipe.report.write import write_report
 
 
@@ -96,7 +100,7 @@ def test_what_is_missing_or_damaged_is_said_and_the_rest_is_shown(tmp_path, tiny
     assert "model: no metrics were written yet" in text
     assert "early-0123456789ab cannot be read (DataError" in text
     assert "clips-0123456789ab cannot be read" in text
-    assert "What was done" in text
+    assert "Overview" in text
 
 
 def test_runs_are_laid_over_each_other(tmp_path, capsys) -> None:
@@ -150,3 +154,53 @@ def test_a_large_run_stays_below_fifteen_megabytes(tmp_path, tiny_video, record_
 def test_a_folder_that_is_no_run_is_refused(tmp_path, capsys) -> None:
     assert main(["report", str(tmp_path)]) == 1
     assert f"Error: {tmp_path}: no readable run.json" in capsys.readouterr().err
+
+
+MEMORY = """
+import resource, sys
+from pathlib import Path
+from videopipe.report.write import write_report
+if __name__ == "__main__":
+    peaks = []
+    for run in sys.argv[1:]:
+        write_report(Path(run))
+        peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    print(*peaks)
+"""
+
+
+def test_a_thousand_classes_take_the_pictures_and_memory_of_few(tmp_path: Path) -> None:
+    runs = []
+    for classes in (60, 1000):
+        runs.append(make_run(tmp_path / str(classes), [entry("scores", "evaluate", "done")]))
+        videos = [Path(f"/nowhere/{index}.mp4") for index in range(2000)]
+        make_scores(tmp_path / str(classes) / "scores-0123456789ab", videos, classes)
+    program = tmp_path / "program.py"
+    program.write_text(MEMORY)
+    done = subprocess.run(
+        [sys.executable, program, *runs], check=True, capture_output=True, text=True
+    )
+    few, many = map(int, done.stdout.split())
+    assert many - few < 200 * 2**20
+    pages = [(run / "report" / "report.html").stat().st_size for run in runs]
+    assert pages[1] < 1.5 * pages[0] < 1_000_000
+    sizes = [
+        [Image.open(path).size for path in sorted((run / "report/pictures").glob("*.png"))]
+        for run in runs
+    ]
+    assert len(sizes[0]) == len(sizes[1]) >= 4
+    assert max(side for size in sizes[1] for side in size) < 1600
+
+
+def test_most_confused_classes_are_kept_and_the_others_summed() -> None:
+    random = np.random.default_rng(0)
+    counts = random.integers(0, 2, (80, 80))
+    counts[7, 70] = 500
+    found, labels, title = most_confused(counts, [f"class {index}" for index in range(80)])
+    assert found.shape == (31, 31)
+    assert found.sum() == counts.sum()
+    assert labels[-1] == "50 other classes"
+    assert title == "Confusion of the 30 most confused of 80 classes"
+    assert found[labels.index("class 7"), labels.index("class 70")] == 500
+    same, _, _ = most_confused(counts[:20, :20], labels[:20])
+    assert np.array_equal(same, counts[:20, :20])

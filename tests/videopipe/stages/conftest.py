@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from videopipe.stage import Inputs, Result
+from videopipe.pipeline.stage import Inputs, Result
 
 MOTIONS = ("left", "right")
 
@@ -13,8 +13,8 @@ MOTIONS = ("left", "right")
 @pytest.fixture(scope="session")
 def make_clips(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """`make_clips(train=8, val=3, test=4)` -> the folder of a manifest; videos per class."""
-    from videopipe.data.layouts import find_dataset
-    from videopipe.data.manifest import write_manifest
+    from videopipe.dataset.layouts.recognise import find_dataset
+    from videopipe.dataset.manifest import write_manifest
     from videopipe.stages.generate import GenerateConfig
     from videopipe.stages.generate import run as generate
 
@@ -42,9 +42,9 @@ def make_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """`make_model(method="s4nd")` -> a checkpoint folder: a small residual network on clips."""
     import torch
 
-    from pretrained_2d.backbones import build
-    from pretrained_2d.card import ModelCard, Preprocessing
-    from pretrained_2d.checkpoint import save_checkpoint
+    from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
+    from pretrained_2d.checkpoints.folder import save_checkpoint
+    from pretrained_2d.networks.backbones import build
     from videopipe.inflation import InflationOptions, inflate_checkpoint
 
     def make(num_classes: int = 2, **options: object) -> Path:
@@ -78,3 +78,39 @@ def given(**folders: Path) -> Inputs:
 def given_fixture() -> Callable[..., Inputs]:
     """`given(model=folder, clips=folder)` -> the inputs of a stage."""
     return given
+
+
+@pytest.fixture(scope="session")
+def flat_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained network for images."""
+    import torch
+
+    from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
+    from pretrained_2d.checkpoints.folder import save_checkpoint
+    from pretrained_2d.networks.backbones import build
+
+    folder = tmp_path_factory.mktemp("flat")
+    torch.manual_seed(0)
+    card = ModelCard(
+        architecture="timm/test_resnet",
+        options={"num_classes": 5},
+        preprocessing=Preprocessing(image_size=32, resize=32),
+    )
+    save_checkpoint(folder, build(card.architecture, **card.options), card)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def motion_features(
+    flat_model: Path, motion_clips: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """Features of `motion_clips`: one view of four frames each."""
+    from videopipe.probing.config import FeaturesConfig
+    from videopipe.scoring.settings import Execution
+    from videopipe.stages.features import run
+
+    out = tmp_path_factory.mktemp("features")
+    execution = Execution(device="cpu", workers=1, threads=1)
+    config = FeaturesConfig(num_frames=4, clip_seconds=1.6, execution=execution)
+    run(config, given(model=flat_model, clips=motion_clips), out)
+    return out

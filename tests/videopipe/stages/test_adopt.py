@@ -6,7 +6,7 @@ import torch
 
 from pretrained_2d import build, load_checkpoint
 from pretrained_2d.errors import CheckpointError
-from videopipe.stage import Inputs
+from videopipe.pipeline.stage import Inputs
 from videopipe.stages.adopt import STAGE, AdoptConfig
 
 

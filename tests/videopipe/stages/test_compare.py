@@ -9,21 +9,30 @@ import numpy as np
 import pytest
 
 from videopipe.errors import DataError
-from videopipe.evaluation import ScoreTable, measure, write_evaluation
-from videopipe.stage import Inputs, Result
+from videopipe.evaluation.score_table import ScoreTable, measure, write_evaluation
+from videopipe.pipeline.stage import Inputs, Result
 from videopipe.stages.compare import CompareConfig, run
 
 LABELS = ("left", "right", "up | down")
 
 
-def evaluation(folder: Path, right: int, videos: int = 40, first: int = 0, **extra: Any) -> Path:
-    """An evaluation that gets the first `right` videos right."""
+def evaluation(
+    folder: Path,
+    right: int,
+    videos: int = 40,
+    first: int = 0,
+    recordings: tuple[str, ...] = (),
+    file: str = "",
+    **extra: Any,
+) -> Path:
+    """An evaluation that gets the first `right` videos right; `file`: all are ranges of it."""
     targets = np.arange(videos) % 3
     scores = np.full((videos, 3), 0.1, np.float32)
     for video in range(videos):
         scores[video, (targets[video] + (video >= right)) % 3] = 0.8
-    paths = tuple(f"{first + video}.avi" for video in range(videos))
-    table = ScoreTable(LABELS, paths, targets, np.ones(videos, int), scores, ("",) * videos)
+    paths = tuple(file or f"{first + video}.avi" for video in range(videos))
+    ones, reasons = np.ones(videos, int), ("",) * videos
+    table = ScoreTable(LABELS, paths, targets, ones, scores, reasons, recordings)
     folder.mkdir(parents=True)
     write_evaluation(folder, table, {**measure(table), "protocol": "validation", **extra})
     return folder
@@ -93,14 +102,53 @@ def test_splits_become_mean_and_spread_of_one_row(tmp_path: Path) -> None:
     assert "standard deviation over the splits" in text
 
 
-def test_folds_that_share_no_video_are_pooled(tmp_path: Path) -> None:
+def test_the_mean_of_repeats_is_not_rounded_to_whole_videos(tmp_path: Path) -> None:
+    results = [
+        Result(evaluation(tmp_path / str(right), right, videos=20), "scores", {"split": right})
+        for right in (11, 12)
+    ]
+    (row,) = compare(results, tmp_path / "out")["rows"]
+    assert row["top1"] == pytest.approx(0.575)
+    assert (row["videos"], row["recordings"], row["repeats"]) == (20, 20, 2)
+    assert "| 57.5 ± 3.5 |" in (tmp_path / "out" / "table.md").read_text()
+
+
+def test_folds_differ_by_more_than_their_videos(tmp_path: Path) -> None:
+    """50, 75 and 100 % in three folds: 90 right of 120 videos is no such narrow interval."""
     results = [
         Result(evaluation(tmp_path / str(n), right, first=100 * n), "scores", {"split": n})
         for n, right in enumerate((20, 30, 40))
     ]
     (row,) = compare(results, tmp_path / "out")["rows"]
     assert (row["videos"], row["repeats"], row["top1"]) == (120, 3, 0.75)
-    assert (row["low"], row["high"]) == pytest.approx((0.6656, 0.8189), abs=1e-4)  # 90 of 120
+    assert row["low"] < 0.5
+    assert row["high"] > 0.9
+
+
+def test_videos_of_one_recording_widen_the_intervals(tmp_path: Path) -> None:
+    found = {}
+    for name, recordings in (("apart", ()), ("together", tuple(str(v // 5) for v in range(40)))):
+        results = [
+            Result(evaluation(tmp_path / name / str(right), right, recordings=recordings), stage)
+            for stage, right in (("i3d", 20), ("s4nd", 30))
+        ]
+        found[name] = compare(results, tmp_path / f"{name}_out")
+    apart, together = (found[name]["paired"]["s4nd"] for name in ("apart", "together"))
+    assert (apart["test"], together["test"]) == ("exact McNemar", "clustered t")
+    assert apart["p_value"] < 0.01 < together["p_value"]
+    widths = [found[name]["rows"][0] for name in ("apart", "together")]
+    assert widths[1]["high"] - widths[1]["low"] > 1.5 * (widths[0]["high"] - widths[0]["low"])
+    assert "40 videos of 8 recordings" in (tmp_path / "together_out" / "table.md").read_text()
+
+
+def test_ranges_of_one_file_are_all_paired(tmp_path: Path) -> None:
+    results = [
+        Result(evaluation(tmp_path / stage, right, file="one.avi"), stage)
+        for stage, right in (("i3d", 20), ("s4nd", 30))
+    ]
+    found = compare(results, tmp_path / "out")
+    assert found["paired"]["s4nd"]["trials"] == 40
+    assert (found["rows"][0]["videos"], found["rows"][0]["recordings"]) == (40, 1)
 
 
 def test_the_papers_protocol_and_unreadable_videos_are_said(tmp_path: Path) -> None:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from videopipe.data.manifest import read_manifest
-from videopipe.data.video import open_video
+from videopipe.dataset.manifest import read_manifest
 from videopipe.errors import DataError
-from videopipe.stage import Inputs, Result
+from videopipe.pipeline.stage import Inputs, Result
 from videopipe.stages.decode import STAGE, DecodeConfig
+from videopipe.video.video import open_video
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """An evaluation is the same however it is run, the same as a prediction, and leaves nobody out."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -14,15 +13,21 @@ import numpy as np
 import pytest
 import torch
 
-from pretrained_2d.checkpoint import save_checkpoint
-from videopipe.data.manifest import VideoRecord, read_manifest, write_manifest
+from pretrained_2d.checkpoints.folder import save_checkpoint
+from tests.processes import ACCELERATE, TORCHRUN, kill, start_paused
+from tests.processes import run as run_to_end
+from videopipe.cli import main
+from videopipe.dataset.layouts.recognise import find_dataset
+from videopipe.dataset.manifest import VideoRecord, read_manifest, write_manifest
 from videopipe.errors import DataError
-from videopipe.evaluation import read_scores
-from videopipe.inference.settings import Execution, Scoring
+from videopipe.evaluation.labelled import class_of
+from videopipe.evaluation.score_table import read_metrics, read_scores
+from videopipe.evaluation.temporal_resolution import FixedTimeRate
 from videopipe.models import load_model
-from videopipe.scoring import AtRate, class_of
-from videopipe.stage import Inputs
-from videopipe.stages.evaluate import EvaluateConfig, run
+from videopipe.pipeline.stage import Inputs
+from videopipe.prediction.table.parts import read_journal
+from videopipe.scoring.settings import Execution, Scoring
+from videopipe.stages.evaluate import EvaluateConfig, keep, run
 
 Given = Callable[..., Inputs]
 ONE = Execution(device="cpu", workers=1, threads=1, batch_size=1)
@@ -57,7 +62,7 @@ def test_scores_are_the_same_bits_however_they_are_computed(
     assert (first["videos"], first["failed"], first["split"]) == (8, 0, "test")
     assert first["model"]["parameters"] > 1000
     assert first["sampling"] == "8 frames over 1.2 s, as many as cover each video"
-    assert first["protocol_note"].endswith("no test video was looked at.")
+    assert first["protocol_note"].endswith("no test video was used.")
 
 
 def test_prediction_by_another_process_gives_the_same_bits(
@@ -77,51 +82,90 @@ def test_prediction_by_another_process_gives_the_same_bits(
         np.testing.assert_array_equal(np.array(predicted[path], dtype=np.float32), scores)
 
 
-SHARED = """
-import sys
-from pathlib import Path
-import numpy as np
-from accelerate import PartialState
-from videopipe.data.manifest import read_manifest
-from videopipe.finetuning.splits import videos_of
-from videopipe.inference.settings import Execution, Scoring
-from videopipe.models import load_model
-from videopipe.scoring import score_records
-if __name__ == "__main__":
-    model, clips, out = map(Path, sys.argv[1:4])
-    state = PartialState(cpu=True)
-    network, card = load_model(model)
-    manifest = read_manifest(clips)
-    table = score_records(network, card, videos_of(manifest, "test"), manifest.labels,
-                          scoring=Scoring(), execution=Execution(device="cpu", workers=1))
-    np.save(out / f"{state.process_index}.npy", table.scores)
-    state.wait_for_everyone()
-    state.destroy_process_group()
+PIPELINE = """
+name: shared
+stages:
+  model: {{use: adopt, config: {{checkpoint: {model}}}}}
+  clips: {{use: decode, config: {{data: {videos}, workers: 1}}}}
+  scores:
+    use: evaluate
+    inputs: {{model: model, clips: clips}}
+    config: {{frame_rates: [10.0], execution: {{workers: 1, device: cpu}}}}
+  table: {{use: compare, inputs: {{scores: scores}}}}
 """
+LAUNCHERS = {"torchrun": TORCHRUN, "accelerate": ACCELERATE}
 
 
 @pytest.mark.slow
-def test_processes_that_share_the_videos_all_get_the_same_table(
+def test_two_processes_share_the_videos_and_leave_the_files_of_one(
+    model: Path, motion_clips: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = PIPELINE.format(model=model, videos=motion_clips.parent / "videos")
+    (tmp_path / "shared.yaml").write_text(text)
+    assert main(["run", "shared.yaml", "--runs", "one"]) == 0
+    (one,) = tmp_path.glob("one/scores-*")
+    for name, launcher in LAUNCHERS.items():
+        run_to_end([*launcher, "-m", "videopipe", "run", "shared.yaml", "--runs", name], tmp_path)
+        (two,) = tmp_path.glob(f"{name}/scores-*")
+        np.testing.assert_array_equal(read_scores(one).scores, read_scores(two).scores)
+        assert read_metrics(one) == read_metrics(two)
+
+
+EVALUATE = """
+import sys
+from pathlib import Path
+from videopipe.pipeline.stage import Inputs, Result
+from videopipe.scoring.settings import Execution
+from videopipe.stages.evaluate import EvaluateConfig, keep, run
+if __name__ == "__main__":
+    model, clips, out = map(Path, sys.argv[1:])
+    inputs = Inputs({"model": [Result(model, "model")], "clips": [Result(clips, "clips")]})
+    run(EvaluateConfig(execution=Execution(device="cpu", workers=1, threads=1)), inputs, out)
+"""
+
+
+def test_a_killed_evaluation_resumes_without_scoring_a_finished_video_again(
     model: Path, motion_clips: Path, given: Given, tmp_path: Path
 ) -> None:
-    """As in validation under `accelerate launch`."""
+    videos = Path(shutil.copytree(motion_clips.parent / "videos", tmp_path / "videos"))
+    write_manifest(tmp_path / "clips", find_dataset(videos))
+    (tmp_path / "program.py").write_text(EVALUATE)
+    out = tmp_path / "out"
+    out.mkdir()
+    program = [tmp_path / "program.py", model, tmp_path / "clips", out]
+    kill(start_paused("videopipe.prediction.table.parts:PartWriter.add", 3, program))
+    finished = [row for path in out.glob("*/*.journal") for row in read_journal(path)]
+    assert len(finished) == 3
+    for row in finished:  # a video that is decoded again will be missing
+        Path(row["path"]).rename(f"{row['path']}.away")
+    run(EvaluateConfig(execution=ONE), given(model=model, clips=tmp_path / "clips"), out)
     inputs = given(model=model, clips=motion_clips)
-    scored(EvaluateConfig(execution=ONE), inputs, tmp_path / "one")
-    program = tmp_path / "program.py"
-    program.write_text(SHARED)
-    launcher = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu"]
-    launcher += ["--num_processes", "2", "--num_machines", "1", "--mixed_precision", "no"]
-    launcher += ["--dynamo_backend", "no", "--main_process_port", "0"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
-    subprocess.run(
-        [*launcher, program, model, motion_clips, tmp_path],
-        check=True,
-        env=environment,
-        timeout=300,
-    )
-    for rank in (0, 1):
-        found = np.load(tmp_path / f"{rank}.npy")
-        np.testing.assert_array_equal(found, read_scores(tmp_path / "one").scores)
+    whole = scored(EvaluateConfig(execution=ONE), inputs, tmp_path / "whole")
+    table = read_scores(out)
+    assert not table.failed
+    np.testing.assert_array_equal(table.scores, read_scores(tmp_path / "whole").scores)
+    assert read_metrics(out)["top1"] == whole["top1"]
+    assert not (out / "scores.parts").exists(), "the complete table replaces the journal"
+
+
+def test_only_failed_videos_are_retried(
+    model: Path, motion_clips: Path, given: Given, tmp_path: Path
+) -> None:
+    videos = Path(shutil.copytree(motion_clips.parent / "videos", tmp_path / "videos"))
+    write_manifest(tmp_path / "clips", find_dataset(videos))
+    test = sorted(videos.glob("test/*/*.mp4"))
+    good = test[0].read_bytes()
+    test[0].write_bytes(b"no video")
+    inputs = given(model=model, clips=tmp_path / "clips")
+    config = EvaluateConfig(execution=ONE, max_failed=0.5)
+    assert scored(config, inputs, tmp_path / "first")["failed"] == 1
+    for path in test[1:]:  # a video that is decoded again will be missing
+        path.rename(path.with_suffix(".away"))
+    test[0].write_bytes(good)
+    (tmp_path / "second").mkdir()
+    keep(config, inputs, tmp_path / "first", tmp_path / "second")
+    assert run(config, inputs, tmp_path / "second")["failed"] == 0
 
 
 def test_unreadable_videos_count_as_mistakes_and_are_named(
@@ -131,11 +175,15 @@ def test_unreadable_videos_count_as_mistakes_and_are_named(
     broken = tmp_path / "broken.mp4"
     broken.write_bytes(b"this is no video")
     records = [r for r in manifest.records if r.split == "test"][:3]
-    records.append(VideoRecord(path=str(broken), label=1, split="test", status="failed"))
+    records.append(VideoRecord(path=str(broken), label=1, split="test", status="error"))
     records.append(VideoRecord(path=str(tmp_path / "gone.mp4"), label=0, split="test"))
     write_manifest(tmp_path / "clips", replace(manifest, records=tuple(records)))
     inputs = given(model=model, clips=tmp_path / "clips")
-    found = scored(EvaluateConfig(execution=ONE), inputs, tmp_path / "out")
+    with pytest.raises(DataError, match=r"2 of 5 videos have no scores, .* max_failed \(0\.05"):
+        scored(EvaluateConfig(execution=ONE), inputs, tmp_path / "refused")
+    assert list((tmp_path / "refused").glob("*.json")) == []
+    config = EvaluateConfig(execution=ONE, max_failed=0.5)
+    found = scored(config, inputs, tmp_path / "out")
     assert (found["videos"], found["failed"], found["top1"]["trials"]) == (5, 2, 5)
     table = read_scores(tmp_path / "out")
     assert [bool(reason) for reason in table.reasons] == [False, False, False, True, True]
@@ -191,9 +239,9 @@ def test_the_rate_reaches_the_time_axis_and_nothing_else(model: Path) -> None:
     network, _ = load_model(model)
     clip = torch.randn(1, 3, 8, 32, 32)
     with torch.no_grad():
-        assert torch.equal(AtRate(network, 1.0)(clip), network(clip))
-        assert torch.equal(AtRate(network, 0.5)(clip), network(clip, 0.5))
-        assert not torch.equal(AtRate(network, 0.5)(clip), network(clip))
+        assert torch.equal(FixedTimeRate(network, 1.0)(clip), network(clip))
+        assert torch.equal(FixedTimeRate(network, 0.5)(clip), network(clip, 0.5))
+        assert not torch.equal(FixedTimeRate(network, 0.5)(clip), network(clip))
 
 
 def test_the_papers_protocol_and_training_videos_are_said(

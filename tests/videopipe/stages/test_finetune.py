@@ -1,12 +1,7 @@
 """Fine-tuning: what is learned, what is frozen, what is written down, and going on after a kill."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,20 +9,21 @@ from typing import Any
 import pytest
 import torch
 
-from pretrained_2d.checkpoint import read_card, read_weights
-from videopipe.data.manifest import read_manifest
+from pretrained_2d.checkpoints.folder import read_card, read_weights
+from tests.processes import kill, start_paused
+from videopipe.dataset.manifest import read_manifest
 from videopipe.errors import DataError
-from videopipe.evaluation import measure
+from videopipe.evaluation.labelled import score_records
+from videopipe.evaluation.score_table import measure
 from videopipe.finetuning.config import FinetuneConfig
 from videopipe.finetuning.head import head_parameters
 from videopipe.finetuning.recipe import Augmentation, FinetuneRecipe
-from videopipe.finetuning.splits import videos_of
-from videopipe.finetuning.time_axis import time_parameters
 from videopipe.finetuning.validation import Validator
-from videopipe.inference.settings import Execution, Scoring
+from videopipe.finetuning.validation_split import videos_of
+from videopipe.inflation.time_axis import time_parameters
 from videopipe.models import load_model
-from videopipe.scoring import score_records
-from videopipe.stage import Inputs
+from videopipe.pipeline.stage import Inputs
+from videopipe.scoring.settings import Execution, Scoring
 from videopipe.stages.evaluate import EvaluateConfig
 from videopipe.stages.evaluate import run as evaluate
 from videopipe.stages.finetune import run as finetune
@@ -40,6 +36,7 @@ QUICK = FinetuneConfig(
     augmentation=Augmentation(rand_augment_layers=0, flip=0.0, scale=(1.0, 1.1)),
     decoding_workers=1,
 )
+SAVING = replace(QUICK, recipe=replace(QUICK.recipe, epochs=3, checkpoint_every_steps=1))
 
 
 def tuned(config: FinetuneConfig, inputs: Inputs, out: Path) -> dict[str, Any]:
@@ -135,53 +132,41 @@ def test_an_image_network_is_refused_with_the_way_out(
 PROGRAM = """
 import sys
 from pathlib import Path
-from dataclasses import replace
 sys.path.insert(0, sys.argv[1])
-from test_finetune import QUICK, finetune
+from test_finetune import SAVING, finetune
 from conftest import given
 if __name__ == "__main__":
     model, clips, out = map(Path, sys.argv[2:5])
-    config = replace(QUICK, recipe=replace(QUICK.recipe, epochs=6, checkpoint_every_steps=1))
-    finetune(config, given(model=model, clips=clips), out)
+    finetune(SAVING, given(model=model, clips=clips), out)
 """
 
 
 @pytest.mark.slow
 def test_killed_and_resumed_fine_tuning_ends_with_the_same_bits(
-    motion_model: Path, motion_clips: Path, tmp_path: Path
+    motion_model: Path, motion_clips: Path, given: Given, tmp_path: Path, one_thread: None
 ) -> None:
     """SIGKILL in the middle of an epoch, twice; also the kept checkpoint and its card agree."""
-
-    def start(out: Path) -> subprocess.Popen[bytes]:
-        out.mkdir(exist_ok=True)
-        program = tmp_path / "program.py"
-        program.write_text(PROGRAM)
-        here = str(Path(__file__).parent)
-        command = [sys.executable, program, here, motion_model, motion_clips, out]
-        return subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"})
-
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    assert start(whole).wait(300) == 0
-    kills = 0
-    for states in (2, 4):
-        process = start(killed)
-        while process.poll() is None and _steps_saved(killed) < states:
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-        kills += process.wait() == -signal.SIGKILL
-    assert kills >= 1, "the run must be caught before its end"
-    assert start(killed).wait(300) == 0
+    whole, killed, program = tmp_path / "whole", tmp_path / "killed", tmp_path / "program.py"
+    tuned(SAVING, given(model=motion_model, clips=motion_clips), whole)
+    killed.mkdir()
+    program.write_text(PROGRAM)
+    command = [program, Path(__file__).parent, motion_model, motion_clips, killed]
+    for saved in (1, 2):  # after the first step, then two steps later
+        kill(start_paused("pretrained_2d.training.loop:TrainingRun._save", saved, command))
+    tuned(SAVING, given(model=motion_model, clips=motion_clips), killed)
     assert (killed / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
     stories = [read_card(folder).provenance for folder in (whole, killed)]
     assert stories[0]["time_axis"] == stories[1]["time_axis"]
     assert stories[0]["training"]["best_accuracy"] == stories[1]["training"]["best_accuracy"]
 
 
-def _steps_saved(out: Path) -> int:
-    """How far the newest training state is, by its name."""
-    names = [path.name for path in (out / "state").glob("*") if not path.name.startswith(".")]
-    digits = ["".join(c for c in name if c.isdigit()) for name in names]
-    return max((int(number) for number in digits if number), default=0)
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """As many threads as the processes of `tests/processes.py` have."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.mark.slow
@@ -199,7 +184,7 @@ def test_only_time_mixing_tells_motions_apart(
     )
     found = {}
     for method in ("s4nd", "none"):
-        model = make_model(method=method, start="random", length=4.0)
+        model = make_model(method=method)  # with the defaults of an inflation
         tuned(config, given(model=model, clips=clips), tmp_path / method)
         scores = tmp_path / f"{method}_scores"
         scores.mkdir()

@@ -6,7 +6,7 @@ import av
 import pytest
 from PIL import Image
 
-from videopipe.stage import Inputs
+from videopipe.pipeline.stage import Inputs
 from videopipe.stages.generate import GenerateConfig, run
 
 SMALL = GenerateConfig(

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pretrained_2d.backbones import build
-from pretrained_2d.card import ModelCard, Preprocessing
-from pretrained_2d.checkpoint import read_card, save_checkpoint
-from videopipe.stage import Inputs, Kind, Result
+from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
+from pretrained_2d.checkpoints.folder import read_card, save_checkpoint
+from pretrained_2d.networks.backbones import build
+from videopipe.pipeline.stage import Inputs, Kind, Result
 from videopipe.stages import STAGES
 from videopipe.stages.inflate import InflateConfig, run
 

@@ -1,18 +1,20 @@
 import json
+import shutil
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from pretrained_2d.backbones import build
-from pretrained_2d.card import ModelCard, Preprocessing
-from pretrained_2d.checkpoint import save_checkpoint
-from videopipe.data.writing import write_video
+from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
+from pretrained_2d.checkpoints.folder import save_checkpoint
+from pretrained_2d.networks.backbones import build
 from videopipe.errors import DataError
-from videopipe.inference import Execution, Scoring
-from videopipe.stage import Inputs, Result
+from videopipe.pipeline.stage import Inputs, Result
+from videopipe.scoring.settings import Execution, Scoring
 from videopipe.stages.predict import STAGE, PredictConfig
+from videopipe.video.writing import write_video
 
 QUICK = Execution(device="cpu", workers=1, threads=1)
 
@@ -56,6 +58,33 @@ def test_videos_by_path_and_a_limit_of_failures(given, tmp_path):
     with pytest.raises(DataError, match=r"1 of 3 rows are not ok, more than max_failed \(0\)"):
         STAGE.run(config, inputs(model=given["model"]), tmp_path)
     assert (tmp_path / "predictions.parquet").exists()
+
+
+def test_only_what_failed_is_retried(given, tmp_path):
+    folder, out = tmp_path / "result", tmp_path / "retried"
+    videos = tmp_path / "videos"
+    shutil.copytree(given["data"] / "unseen", videos)
+    config = PredictConfig(videos=videos, file_format="csv", execution=QUICK)
+    for place in (folder, out):
+        place.mkdir()
+    STAGE.run(config, inputs(model=given["model"]), folder)
+    (failure,) = STAGE.failures(folder)
+    assert (Path(failure.item).name, bool(failure.reason)) == ("broken.mp4", True)
+    time.sleep(0.02)
+    shutil.copy(videos / "0.mp4", videos / "broken.mp4")
+    STAGE.keep(config, inputs(model=given["model"]), folder, out)
+    STAGE.run(config, inputs(model=given["model"]), out)
+    assert STAGE.failures(out) == []
+    summary = json.loads((out / "predictions.csv.summary.json").read_text())
+    assert summary["predicted_in_this_run"] == 1
+
+
+def test_a_table_without_any_score_is_a_failure(given, tmp_path):
+    (tmp_path / "videos").mkdir()
+    (tmp_path / "videos/broken.mp4").write_bytes(b"no film")
+    config = PredictConfig(videos=tmp_path / "videos", execution=QUICK)
+    with pytest.raises(DataError, match="no video could be scored"):
+        STAGE.run(config, inputs(model=given["model"]), tmp_path)
 
 
 def test_videos_must_come_from_one_place(given, tmp_path):

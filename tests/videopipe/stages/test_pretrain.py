@@ -3,15 +3,17 @@ import json
 import pytest
 import torch
 from PIL import Image
+from torch.nn.modules.module import register_module_forward_pre_hook
 
-from pretrained_2d.augmentation import Augmentation
-from pretrained_2d.checkpoint import load_checkpoint
+from pretrained_2d.checkpoints.folder import load_checkpoint
 from pretrained_2d.errors import ImageDataError
+from pretrained_2d.images.augmentation import Augmentation
+from pretrained_2d.networks.isotropic import Isotropic
 from pretrained_2d.pretrain_config import PhaseConfig, PretrainConfig
-from pretrained_2d.recipe import Recipe
+from pretrained_2d.training.recipe import Recipe
 from s4nd import S4ND
 from videopipe.errors import DataError
-from videopipe.stage import Inputs, Result
+from videopipe.pipeline.stage import Inputs, Result
 from videopipe.stages.pretrain import run
 
 COLOURS = {"blue": (30, 60, 200), "green": (40, 180, 60), "red": (200, 40, 50)}
@@ -65,17 +67,40 @@ def test_it_trains_at_one_size_and_tests_at_others(images, tmp_path):
     assert "layout" in json.loads((out / "images.json").read_text())
 
 
+def calls_of_the_network():
+    """Every forward pass meanwhile: (is training, image size, rate, bandlimit)."""
+    seen = []
+
+    def record(module, inputs):
+        if isinstance(module, Isotropic):
+            limits = {m.bandlimit for m in module.modules() if isinstance(m, S4ND)}
+            rate = inputs[1] if len(inputs) > 1 else 1.0
+            seen.append((module.training, inputs[0].shape[-1], rate, *limits))
+
+    return seen, register_module_forward_pre_hook(record)
+
+
 def test_phases_set_size_rate_and_bandlimit(images, tmp_path):
     phases = (PhaseConfig(epochs=2, size=8, bandlimit=0.2), PhaseConfig(epochs=1))
     out = tmp_path / "out"
     out.mkdir()
-    settings = config(images, phases=phases, options={"depth": 1, "width": 8})
-    summary = run(settings, Inputs({}), out)
+    recipe = Recipe(epochs=3, batch_size=6, lr=0.03, ema_decay=0.9, workers=0)
+    settings = config(images, phases=phases, options={"depth": 1, "width": 8}, recipe=recipe)
+    seen, hook = calls_of_the_network()
+    with hook:
+        summary = run(settings, Inputs({}), out)
     assert summary["steps"] == 3 * 9
+    limited, free = (0.2, 0.2), (None, None)
+    training = [call for call in seen if call[0]]
+    assert training == [(True, 8, 2.0, limited)] * 18 + [(True, 16, 1.0, free)] * 9
+    evaluation = [call for call in seen if not call[0]]
+    first = [(False, 8, 2.0, limited), (False, 16, 1.0, limited)]
+    last = [(False, 8, 2.0, free), (False, 16, 1.0, free)]
+    assert evaluation[:6] == first * 2 + last
     network, card = load_checkpoint(out / "last")
     assert card.options["axis"]["bandlimit"] is None
-    assert all(m.bandlimit == (None, None) for m in network.modules() if isinstance(m, S4ND))
-    network, card = load_checkpoint(out / "best/accuracy@8")
+    assert all(m.bandlimit == free for m in network.modules() if isinstance(m, S4ND))
+    _, card = load_checkpoint(out / "best/accuracy@8")
     limit = card.options["axis"]["bandlimit"]
     assert limit == (0.2 if summary["best_epoch"]["accuracy@8"] <= 2 else None)
 
@@ -110,7 +135,7 @@ def test_augmentation_and_mixing_run_together(images, tmp_path):
 
 
 def test_a_run_without_images_says_how_to_give_them(tmp_path):
-    with pytest.raises(DataError, match=r"set data: FOLDER, or connect the input `data`"):
+    with pytest.raises(DataError, match=r"set data: FOLDER, or give the input `data`"):
         run(config(), Inputs({}), tmp_path)
 
 

@@ -1,0 +1,1 @@
+"""Checkpoint folders: written, read, and made from files of other programs."""

@@ -1,0 +1,258 @@
+"""Read the tensors of a checkpoint of any program. Files are data: nothing in them is executed.
+
+The kind of a file is recognised by its content, not by its name.
+"""
+
+import json
+import pickle
+import struct
+import warnings
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from pretrained_2d.checkpoints.foreign.pickles import (
+    PLAIN_DATA,
+    RefusedPickleError,
+    class_in,
+    load_plain_pickle,
+)
+from pretrained_2d.errors import CheckpointError
+
+# Where training programs put the weights among optimiser states, epochs and settings. When several
+# are there the first is taken, and the report names the others.
+ENTRIES = (
+    "state_dict", "model", "model_state", "model_state_dict", "module", "net", "network", "params",
+    "weights", "backbone", "encoder", "state_dict_ema", "model_ema", "ema_state_dict", "params_ema",
+    "ema", "ema_model", "model_ema_state_dict", "teacher", "student", "target_encoder", "visual",
+)  # fmt: skip
+INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+# First bytes of formats that are often given by mistake.
+OTHER_FORMATS = {
+    b"\x89HDF": "an HDF5 file (Keras)",
+    b"GGUF": "a GGUF file",
+    b"\x08\x07\x12": "an ONNX graph",
+    b"\x08\x08\x12": "an ONNX graph",
+}
+
+
+@dataclass(frozen=True)
+class TensorFile:
+    """Named tensors and where in the file they were: `entry` is "" for a bare state dict."""
+
+    path: Path
+    tensors: dict[str, Tensor]
+    entry: str = ""
+    other_entries: tuple[str, ...] = ()
+
+
+def read_tensors(path: Path, entry: str | None = None) -> TensorFile:
+    """Read a checkpoint of any program: a file, a folder of one, or the index of several parts.
+
+    entry: which of several sets of weights, if not the first of ENTRIES.
+    Raises CheckpointError that says what the file is and what to do.
+    """
+    path = _file(Path(path))
+    content = _read_parts(path) if path.name.endswith(".index.json") else _read(path)
+    if not isinstance(content, Mapping):
+        raise CheckpointError(
+            f"{path} holds a {type(content).__name__}, not named tensors; "
+            "save model.state_dict() instead"
+        )
+    return _unwrap(path, content, entry)
+
+
+def _file(path: Path) -> Path:
+    if not path.is_dir():
+        return path
+    for name in ("model.safetensors", *INDEXES, "pytorch_model.bin"):
+        if (path / name).is_file():
+            return path / name
+    raise CheckpointError(f"{path} is a folder without model.safetensors; name the file itself")
+
+
+def _read(path: Path) -> Any:
+    """The content of one file, by its first bytes."""
+    if not path.exists():
+        raise CheckpointError(f"{path} does not exist")
+    size = path.stat().st_size
+    if size == 0:
+        raise CheckpointError(f"{path} is empty; copy or download it again")
+    with path.open("rb") as file:
+        start = file.read(64)
+    if start.startswith(b"version https://git-lfs"):
+        raise CheckpointError(f"{path} is a Git LFS pointer, not the weights; run `git lfs pull`")
+    for magic, what in OTHER_FORMATS.items():
+        if start.startswith(magic):
+            raise CheckpointError(f"{path} is {what} {_EXPECTED}")
+    if start.lstrip()[:1] == b"<":
+        raise CheckpointError(f"{path} is a web page, not weights; download the file itself")
+    if _is_safetensors(start, size) or path.suffix == ".safetensors":
+        return _read_safetensors(path)
+    if start.startswith((b"PK", b"\x80")) or _is_old_tar(start):
+        return _read_pickled(path)
+    raise CheckpointError(f"{path} is damaged, or of an unknown format {_EXPECTED}")
+
+
+_EXPECTED = (
+    "that is not read; expected safetensors, or a PyTorch checkpoint (torch.save of a state_dict)"
+)
+
+
+def _is_safetensors(start: bytes, size: int) -> bool:
+    """Eight bytes with the length of a JSON header, then the header."""
+    if len(start) < 10 or start[8:9] != b"{":
+        return False
+    return bool(struct.unpack("<Q", start[:8])[0] <= size)
+
+
+def _is_old_tar(start: bytes) -> bool:
+    """torch.save before version 0.1.10 wrote a tar of parts; its first member is `sys_info`."""
+    return start.startswith((b"sys_info", b"./"))
+
+
+def _read_parts(index: Path) -> dict[str, Any]:
+    """All tensors that an index assigns to files of its folder, each from its file."""
+    if not index.is_file():
+        raise CheckpointError(f"{index} does not exist")
+    try:
+        places = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        files = sorted(set(places.values()))
+        if any(not isinstance(name, str) or Path(name).name != name for name in files):
+            raise ValueError("weight_map names files outside its folder")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{index} is not an index of weights in parts ({error})") from error
+    missing = [name for name in files if not (index.parent / name).is_file()]
+    if missing:
+        raise CheckpointError(
+            f"{index} names {len(missing)} files that are missing, such as {missing[0]}; "
+            "copy or download them too"
+        )
+    contents = {name: _read(index.parent / name) for name in files}
+    lost = [name for name, file in places.items() if name not in contents[file]]
+    if lost:
+        raise CheckpointError(
+            f"{index} places {lost[0]} in {places[lost[0]]}, which does not hold it; "
+            "download all parts of one version"
+        )
+    return {name: contents[file][name] for name, file in places.items()}
+
+
+def _read_safetensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (SafetensorError, ValueError) as error:
+        raise CheckpointError(
+            f"{path} is damaged or not a safetensors file ({error}); copy or download it again"
+        ) from error
+
+
+def _read_pickled(path: Path) -> Any:
+    """What torch.save wrote, or a plain pickle of tensors and arrays."""
+    try:
+        with torch.serialization.safe_globals(PLAIN_DATA), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # an unusual pickle protocol
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        if _is_torchscript(path) or "TorchScript" in str(error):
+            raise CheckpointError(_TORCHSCRIPT.format(path)) from error
+        if zipfile.is_zipfile(path):
+            raise CheckpointError(_refusal(path, class_in(str(error)))) from error
+        return _read_plain_pickle(path, class_in(str(error)))
+    except (RuntimeError, EOFError, ValueError, KeyError, OSError, IndexError) as error:
+        if _is_torchscript(path):
+            raise CheckpointError(_TORCHSCRIPT.format(path)) from error
+        if "magic number" in str(error):  # no file of torch.save, but all of its classes are plain
+            return _read_plain_pickle(path, "")
+        reason = str(error).strip().splitlines()
+        raise CheckpointError(
+            f"{path} is damaged or not a PyTorch checkpoint ({reason[0] if reason else 'empty'}); "
+            "copy or download it again"
+        ) from error
+
+
+_TORCHSCRIPT = "{} is a TorchScript program; save its state_dict() and adopt that"
+
+
+def _read_plain_pickle(path: Path, refused: str) -> Any:
+    """Old files of torch.save begin with a pickle too, but of a number: those stay refused."""
+    try:
+        content = load_plain_pickle(path)
+        if isinstance(content, Mapping) or not refused:
+            return content
+        raise RefusedPickleError(refused)
+    except RefusedPickleError as error:
+        raise CheckpointError(_refusal(path, str(error))) from error
+    except Exception as error:  # any bytes may follow the first
+        if refused:
+            raise CheckpointError(_refusal(path, refused)) from error
+        raise CheckpointError(
+            f"{path} is damaged or not a PyTorch checkpoint ({error}); copy or download it again"
+        ) from error
+
+
+def _refusal(path: Path, named: str) -> str:
+    return (
+        f"{path} is refused: it holds Python objects{f' ({named})' if named else ''}, and "
+        "loading those can run any code. In the program that wrote it, save the tensors alone: "
+        'torch.save(model.state_dict(), "weights.pth"), or as safetensors'
+    )
+
+
+def _is_torchscript(path: Path) -> bool:
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return any(name.endswith("constants.pkl") for name in archive.namelist())
+
+
+def _unwrap(path: Path, content: Mapping[Any, Any], entry: str | None) -> TensorFile:
+    """Down through wrappers to the named tensors."""
+    trail: list[str] = []
+    others: tuple[str, ...] = ()
+    while not _is_state_dict(content):
+        found = [name for name in ENTRIES if _leads_to_tensors(content.get(name))]
+        chosen = entry if entry in content and entry not in trail else next(iter(found), None)
+        if chosen is None or not isinstance(content[chosen], Mapping):
+            raise CheckpointError(
+                f"{path} has no weights under a known name ({', '.join(ENTRIES[:6])}, …); "
+                f"it holds {', '.join(map(str, list(content)[:10])) or 'nothing'}"
+            )
+        trail.append(chosen)
+        others += tuple(name for name in found if name != chosen)
+        content = content[chosen]
+    if entry is not None and entry not in trail:
+        raise CheckpointError(
+            f"{path} has no entry {entry!r}; there are {', '.join([*trail, *others]) or 'none'}"
+        )
+    tensors = {
+        str(name): torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+        for name, value in content.items()
+        if _is_tensor(value)
+    }
+    return TensorFile(path, tensors, ".".join(trail), others)
+
+
+def _is_state_dict(content: Mapping[Any, Any]) -> bool:
+    tensors = [value for value in content.values() if _is_tensor(value)]
+    return bool(tensors) and 2 * len(tensors) >= len(content)
+
+
+def _leads_to_tensors(value: Any) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    return _is_state_dict(value) or any(_leads_to_tensors(value.get(name)) for name in ENTRIES)
+
+
+def _is_tensor(value: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind in "fiub" and value.dtype.isnative
+    return isinstance(value, Tensor)

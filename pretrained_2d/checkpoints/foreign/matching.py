@@ -1,0 +1,113 @@
+"""Match the tensors of a file to those of a network; report what is left over on both sides."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from pretrained_2d.checkpoints.foreign.naming import Convention
+
+# Parallel training, compilers and frameworks put a prefix before names: `module.`, `model.`,
+# `student.backbone.`. Any dotted prefix that this share of the names have in common is tried.
+SHARE_OF_NAMES, DEEPEST_PREFIX = 0.2, 6
+COUNTER = "num_batches_tracked"  # of batch norms; only some programs save it, and nothing reads it
+
+
+@dataclass(frozen=True)
+class Match:
+    """`tensors` under our names; `names` says what all of them were called in the file."""
+
+    convention: str
+    prefixes: tuple[str, ...]
+    names: Mapping[str, str]
+    tensors: Mapping[str, Tensor]
+    unknown: Mapping[str, Tensor] = field(default_factory=dict)  # by the name our rules gave them
+    notes: tuple[str, ...] = ()
+
+
+def match_by_name(
+    tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], conventions: Sequence[Convention]
+) -> Match:
+    """The convention and prefixes under which most names of the network are found."""
+    candidates = [_match(tensors, wanted, convention) for convention in conventions]
+    return max(candidates, key=lambda match: len(match.tensors))
+
+
+def match_by_structure(
+    tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], heads: Sequence[str]
+) -> Match | None:
+    """Pair tensors by their place, if all shapes and kinds agree one by one in order; else None.
+
+    Kinds are the last parts of names (weight, bias, running_mean), so that two layers of equal
+    shape may be confused only when the file lists them in another order than the network does.
+    The layers named `heads` may have another number of classes.
+    """
+    theirs = [name for name in tensors if not name.endswith(COUNTER)]
+    ours = [name for name in wanted if not name.endswith(COUNTER)]
+    if len(theirs) != len(ours):
+        return None
+    for their_name, our_name in zip(theirs, ours, strict=True):
+        same_kind = their_name.rpartition(".")[2] == our_name.rpartition(".")[2]
+        their_shape, our_shape = tensors[their_name].shape, wanted[our_name].shape
+        if our_name.rpartition(".")[0] in heads:
+            their_shape, our_shape = their_shape[1:], our_shape[1:]
+        if not same_kind or their_shape != our_shape:
+            return None
+    names = dict(zip(ours, theirs, strict=True))
+    found = {ours: tensors[theirs] for ours, theirs in names.items()}
+    return Match("order and shapes (the names differ)", (), names, found)
+
+
+def _match(
+    tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], convention: Convention
+) -> Match:
+    """The match under the prefix that finds most names; the shortest of several."""
+    best, score, taken_off = {name: name for name in tensors}, -1, ""
+    for prefix in prefixes_of(tensors):
+        stripped = _strip(tensors, prefix)
+        if stripped is None:
+            continue
+        new_score = _score(stripped, wanted, convention)
+        if new_score > score:
+            best, score, taken_off = stripped, new_score, prefix
+    names, found, unknown = {}, {}, {}
+    for name, original in best.items():
+        ours = convention.rename(name)
+        if ours in names:  # two of theirs would become one of ours
+            ours += "?"
+        names[ours] = original
+        if ours in wanted:
+            found[ours] = convention.convert(ours, tensors[original])
+        else:
+            unknown[ours] = tensors[original]
+    return Match(convention.name, parts_of(taken_off), names, found, unknown)
+
+
+def prefixes_of(names: Mapping[str, Tensor]) -> list[str]:
+    """No prefix, then those that many names share, the shortest first."""
+    counts: Counter[str] = Counter()
+    for name in names:
+        parts = name.split(".")[:-1]
+        counts.update(".".join(parts[: end + 1]) + "." for end in range(len(parts)))
+    shared = [
+        prefix
+        for prefix, count in counts.items()
+        if count >= SHARE_OF_NAMES * len(names) and prefix.count(".") <= DEEPEST_PREFIX
+    ]
+    return ["", *sorted(shared, key=lambda prefix: prefix.count("."))]
+
+
+def parts_of(prefix: str) -> tuple[str, ...]:
+    """`model.backbone.` -> ("model.", "backbone.")."""
+    return tuple(f"{part}." for part in prefix.split(".")[:-1])
+
+
+def _score(names: Mapping[str, str], wanted: Mapping[str, Tensor], convention: Convention) -> int:
+    return sum(convention.rename(name) in wanted for name in names)
+
+
+def _strip(names: Mapping[str, Tensor], prefix: str) -> dict[str, str] | None:
+    """Names without a prefix -> names; None if two would become one."""
+    stripped = {name.removeprefix(prefix): name for name in names}
+    return stripped if len(stripped) == len(names) else None

@@ -1,0 +1,1 @@
+"""Data sets of images: layouts, decoding, augmentation, evaluation."""

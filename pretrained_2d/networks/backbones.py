@@ -1,0 +1,87 @@
+"""Every network by name: `build("convnext_tiny", mixer="s4nd", num_classes=51, ndim=3)`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from typing import Any
+
+from torch import nn
+
+from pretrained_2d.errors import PretrainedError
+from pretrained_2d.networks.convnext import ConvNeXt, ConvNeXtConfig
+from pretrained_2d.networks.inception import Inception, InceptionConfig
+from pretrained_2d.networks.isotropic import Isotropic, IsotropicConfig
+from pretrained_2d.networks.libraries import build_timm, build_torchvision
+from pretrained_2d.networks.vit import ViT, ViTConfig
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """A named network: its class, the dataclass of its options, and what is fixed in the name."""
+
+    summary: str
+    network: Callable[[Any], nn.Module]
+    config: type[Any]
+    fixed: dict[str, Any]
+    ndims: tuple[int, ...]
+    reference: str | None = None  # what the public S4ND code calls it
+
+
+BACKBONES: dict[str, Backbone] = {
+    "convnext_tiny": Backbone("ConvNeXt-T", ConvNeXt, ConvNeXtConfig, {}, (2, 3), "convnext"),
+    "convnext_micro": Backbone(
+        "ConvNeXt-M of the paper's Celeb-A",
+        ConvNeXt,
+        ConvNeXtConfig,
+        {"depths": (3, 3, 3, 3), "widths": (64, 128, 256, 512)},
+        (2, 3),
+        "convnext",
+    ),
+    "vit_base": Backbone("ViT-B/16", ViT, ViTConfig, {}, (2,), "vit"),
+    "isotropic": Backbone(
+        "S4ND-ISO of CIFAR-10", Isotropic, IsotropicConfig, {}, (1, 2, 3), "isotropic"
+    ),
+    "inception": Backbone("Inception-v1 with batch norm", Inception, InceptionConfig, {}, (2, 3)),
+    "inception_i3d": Backbone(
+        "Inception-I3D", Inception, InceptionConfig, {"ndim": 3, "num_classes": 400}, (3,)
+    ),
+}
+LIBRARIES: dict[str, Callable[..., nn.Module]] = {
+    "timm": build_timm,
+    "torchvision": build_torchvision,
+}
+
+
+def build(architecture: str, **options: Any) -> nn.Module:
+    """An untrained network; options are JSON and are checked against what it knows.
+
+    Raises PretrainedError that names the nearest architecture or option.
+    """
+    library, _, name = architecture.partition("/")
+    if name and library in LIBRARIES:
+        return LIBRARIES[library](name, **options)
+    if architecture not in BACKBONES:
+        near = get_close_matches(architecture, BACKBONES, 1, 0.4)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        raise PretrainedError(
+            f"there is no architecture {architecture!r}{hint}; there are {', '.join(BACKBONES)}, "
+            "timm/<name> and torchvision/<name>"
+        )
+    backbone = BACKBONES[architecture]
+    known = [field.name for field in fields(backbone.config)]
+    for option in options:
+        if option not in known:
+            near = get_close_matches(option, known, 1, 0.4)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            raise PretrainedError(
+                f"{architecture} has no option {option!r}{hint}; it takes {', '.join(known)}"
+            )
+    ndim = options.get("ndim", backbone.fixed.get("ndim", 2))
+    if ndim not in backbone.ndims:
+        raise PretrainedError(
+            f"{architecture} takes {' or '.join(map(str, backbone.ndims))} axes, got ndim={ndim}"
+        )
+    try:
+        return backbone.network(backbone.config(**{**backbone.fixed, **options}))
+    except (TypeError, ValueError) as error:
+        raise PretrainedError(f"{architecture} cannot be built: {error}") from error

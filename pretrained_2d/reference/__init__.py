@@ -1,5 +1,0 @@
-"""Whole networks saved by the public S4ND code become networks of this package."""
-
-from pretrained_2d.reference.read import from_reference, recognise
-
-__all__ = ["from_reference", "recognise"]

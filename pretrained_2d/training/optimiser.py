@@ -1,0 +1,103 @@
+"""Parameter groups of AdamW (learning rates, weight decay) and the learning-rate schedule."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch import nn
+from torch.optim import AdamW
+
+from pretrained_2d.training.recipe import Recipe
+from s4nd import state_space_parameters
+
+
+@dataclass(frozen=True)
+class ParameterGroup:
+    """Parameters that share a peak learning rate and a weight decay."""
+
+    name: str
+    parameters: tuple[nn.Parameter, ...]
+    lr: float
+    weight_decay: float
+
+
+def parameter_groups(
+    model: nn.Module, recipe: Recipe, *, scale: Callable[[str], float] = lambda _: 1.0
+) -> list[ParameterGroup]:
+    """Weights decay; biases, norms and state spaces do not; state spaces have their own rate.
+
+    Neither do parameters that a module names in `no_weight_decay()`, as timm's networks and our ViT
+    do for position tables and class tokens.
+    `scale` maps a parameter's name to a factor of its learning rate: layer-wise rates, and with 0 a
+    frozen parameter, which then gets no gradient either.
+    """
+    state_space = {id(parameter) for parameter in state_space_parameters(model)}
+    exempt = undecayed_names(model)
+    state_space_lr = recipe.lr if recipe.state_space_lr is None else recipe.state_space_lr
+    members: dict[tuple[str, float], list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        factor = scale(name)
+        if factor == 0:
+            parameter.requires_grad_(False)
+        if not parameter.requires_grad:
+            continue
+        if id(parameter) in state_space:
+            kind = "state_space"
+        else:
+            decays = parameter.ndim > 1 and name not in exempt
+            kind = "weights" if decays else "undecayed"
+        members.setdefault((kind, factor), []).append(parameter)
+    return [
+        ParameterGroup(
+            name=kind if factor == 1 else f"{kind}×{factor:.3g}",
+            parameters=tuple(parameters),
+            lr=factor * (state_space_lr if kind == "state_space" else recipe.lr),
+            weight_decay=recipe.weight_decay if kind == "weights" else 0.0,
+        )
+        for (kind, factor), parameters in members.items()
+    ]
+
+
+def undecayed_names(model: nn.Module) -> set[str]:
+    """Names of the parameters that a module inside asks not to decay, by `no_weight_decay()`."""
+    return {
+        f"{prefix}.{name}" if prefix else name
+        for prefix, module in model.named_modules()
+        if callable(getattr(module, "no_weight_decay", None))
+        for name in module.no_weight_decay()
+    }
+
+
+def build_optimizer(groups: Sequence[ParameterGroup], recipe: Recipe) -> AdamW:
+    """AdamW over the groups, in their order."""
+    return AdamW(
+        [
+            {"params": list(group.parameters), "lr": group.lr, "weight_decay": group.weight_decay}
+            for group in groups
+        ],
+        betas=recipe.betas,
+        fused=True,  # a third of the time of the loop over parameters, on a CPU too
+    )
+
+
+def learning_rate_factor(
+    step: int, *, recipe: Recipe, steps_per_epoch: int, phase_epochs: int, total_epochs: int
+) -> float:
+    """The factor of every group's peak learning rate at `step` of a phase, counted from 0.
+
+    It depends on the step alone, so there is nothing to save. Each phase has its own warm-up and
+    decay. A length given in steps covers all epochs, and a phase takes its share of it: 100000
+    steps over 100 epochs are 80000 in a phase of 80.
+    """
+    warmup = recipe.warmup_steps or round(recipe.warmup_epochs * steps_per_epoch)
+    if step < warmup:
+        start = recipe.warmup_lr / recipe.lr
+        return start + (1 - start) * (step + 1) / (warmup + 1)
+    if recipe.schedule == "constant":
+        return 1.0
+    length = phase_epochs * steps_per_epoch
+    if recipe.schedule_steps is not None:
+        length = round(recipe.schedule_steps * phase_epochs / total_epochs)
+    progress = min(1.0, (step - warmup) / max(1, length - warmup))
+    floor = recipe.min_lr / recipe.lr
+    return floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * progress))

@@ -1,0 +1,87 @@
+"""Taps of diagonal-plus-rank-one state spaces from their parameters, and the gradient back.
+
+It computes what `s4nd.low_rank` does (a test compares them) in a fraction of the time, because
+torch takes longer to start an operation than these need: loops compute the few numbers that the
+channels of a state space share (`state_spaces.py`), then for one channel after the other the
+spectrum of its kernels (`channels.py`). A product with a constant matrix gives the taps.
+
+Letters as in `s4nd.low_rank`; parameters as in `operators.rank_one_taps`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from s4nd.compiled import channels, state_spaces
+from s4nd.compiled.jit import Array, team
+from s4nd.kernel import two_sided
+from s4nd.low_rank import LONGEST_MATRIX, Grid, frequency_grid
+
+CPU = torch.device("cpu")
+
+
+@lru_cache(maxsize=32)
+def _constants(period: int, length: int, directions: int) -> tuple[Grid, Array, Tensor | None]:
+    """The grid; waves (3, F); from spectra to taps, (directions (2F + 1), 2 L), if not by FFT."""
+    grid = frequency_grid(period, length, CPU)
+    waves = torch.stack((grid.sin, grid.cos, grid.sin_full)).numpy()
+    if period > LONGEST_MATRIX:
+        return grid, waves, None
+    ahead, behind = grid.inverse.mT, grid.inverse.mT.flip(-1)
+    none = torch.zeros_like(ahead)
+    rows = (torch.cat((none, ahead), -1), torch.cat((behind, none), -1))
+    return grid, waves, torch.cat(rows[:directions])
+
+
+def forward(
+    parameters: Sequence[Tensor], rate: float, period: int, length: int, directions: int
+) -> tuple[Tensor, Tensor]:
+    """Taps (outputs, H, 2 L), and sums (H, F, K + 1, 4) for the gradient."""
+    grid, waves, to_taps = _constants(period, length, directions)
+    log_dt, *shared, c = (_numbers(x) for x in parameters)
+    found = state_spaces.prepare(*shared, period)[0]
+    kernels, count, frequencies = len(c), len(log_dt), waves.shape[1]
+    shape = (kernels // directions, count, directions, 2 * frequencies + 1)
+    spectrum = torch.empty(shape, dtype=torch.float64)
+    sums = torch.empty((count, frequencies, kernels + 1, 4), dtype=torch.complex128)
+    channels.forward(log_dt, c, rate, found, waves, spectrum.numpy(), sums.numpy(), team())
+    if to_taps is not None:
+        taps = torch.matmul(spectrum.flatten(-2), to_taps)
+    else:
+        samples = grid.samples(spectrum)
+        taps = two_sided(samples[..., 0, :], samples[..., 1, :] if directions == 2 else None)
+    return taps.to(parameters[-1].dtype), sums
+
+
+def backward(
+    of_taps: Tensor, sums: Tensor, parameters: Sequence[Tensor],
+    rate: float, period: int, length: int, directions: int,
+) -> list[Tensor]:  # fmt: skip
+    """Gradients of all parameters."""
+    grid, waves, to_taps = _constants(period, length, directions)
+    of_taps = of_taps.double()
+    if to_taps is not None:
+        of_spectrum = torch.matmul(of_taps, to_taps.mT)
+    else:
+        behind, ahead = of_taps.chunk(2, -1)
+        of_samples = torch.stack((ahead, behind.flip(-1))[:directions], -2)
+        values = torch.fft.rfft(of_samples, period)[..., 1:] * grid.weight
+        values = torch.polar(torch.ones_like(grid.t), -grid.t / 2) * values
+        of_spectrum = torch.cat((values.real, values.imag, of_samples.sum(-1, keepdim=True)), -1)
+    of_spectrum = of_spectrum.reshape(*of_taps.shape[:-1], directions, -1)
+    log_dt, *shared, c = (_numbers(x) for x in parameters)
+    found, *solved = state_spaces.prepare(*shared, period)
+    of_log_dt, of_c, of_found = channels.backward(
+        log_dt, c, rate, found, waves, _numbers(sums), _numbers(of_spectrum), team()
+    )
+    of_shared = state_spaces.prepare_backward(*solved, period, of_found.sum(1))
+    dtype = parameters[-1].dtype
+    return [torch.from_numpy(x).to(dtype) for x in (of_log_dt, *of_shared, of_c)]
+
+
+def _numbers(x: Tensor) -> Array:
+    return x.detach().contiguous().numpy()

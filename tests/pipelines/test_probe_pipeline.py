@@ -1,0 +1,94 @@
+"""The template for probing one's own videos: it validates, and runs unchanged at a tiny scale."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
+from pretrained_2d.checkpoints.folder import save_checkpoint
+from pretrained_2d.networks.backbones import build
+from videopipe.cli import main
+from videopipe.models import load_model
+from videopipe.probing.feature_file import read_features
+from videopipe.video.writing import write_video
+
+PIPELINE = Path(__file__).parents[2] / "pipelines" / "probe.yaml"
+TINY = (
+    "backbone.architecture=timm/test_resnet", "backbone.image_size=32", "clips.workers=1",
+    "clips.val_fraction=0.3", "features.num_frames=4", "features.clip_seconds=0.5",
+    "features.execution.workers=1", "probe.width=8", "probe.state=8", "probe.recipe.epochs=2",
+    "probe.matrix.recipe.seed=[0, 1]", "scores.execution.workers=1",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Grey levels that rise or fall: the same frames in the other order."""
+    root = tmp_path_factory.mktemp("videos")
+    for split, count in (("train", 6), ("test", 3)):
+        for number in range(count):
+            levels = [20 + 10 * number + 5 * index for index in range(12)]
+            for label, ordered in (("rise", levels), ("fall", levels[::-1])):
+                path = root / split / label / f"{number}.mp4"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                frames = (np.full((36, 48, 3), level, dtype=np.uint8) for level in ordered)
+                write_video(path, frames, frame_rate=12.0)
+    return root
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("backbone") / "model"
+    torch.manual_seed(0)
+    card = ModelCard(
+        architecture="timm/test_resnet",
+        options={"num_classes": 4},
+        preprocessing=Preprocessing(image_size=32, resize=32),
+    )
+    save_checkpoint(folder, build(card.architecture, **card.options), card)
+    return folder / "model.safetensors"
+
+
+def test_it_validates_and_says_what_it_shows() -> None:
+    assert main(["validate", "--without-data", str(PIPELINE)]) == 0
+    text = PIPELINE.read_text()
+    head = ("# Shows:", "# Run:", "# Hardware:", "# Time:", "# Expected:")
+    assert [line for line in head if line not in text] == []
+
+
+@pytest.mark.slow
+def test_it_runs_unchanged_at_a_tiny_scale(
+    videos: Path, weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VIDEOS", str(videos))
+    monkeypatch.setenv("WEIGHTS", str(weights))
+    changes = [f"--set={change}" for change in TINY]
+    command = ["run", str(PIPELINE), "--runs", str(tmp_path), *changes]
+    assert main(command) == 0
+    (features,), probes, scores, (table,) = (
+        sorted(tmp_path.glob(f"{stage}-*")) for stage in ("features", "probe", "scores", "table")
+    )
+    assert len(probes) == len(scores) == 8  # four heads, two seeds, one pass over the videos
+    assert len(read_features(features).manifest.records) == 12
+    rows = json.loads((table / "table.json").read_text())["rows"]
+    heads = ["mean", "attentive", "conv", "s4nd"]
+    assert [row["name"] for row in rows] == [f"head={head}" for head in heads]
+    assert {(row["repeats"], row["protocol"]) for row in rows} == {(2, "validation")}
+    assert all(row["seconds_per_step"] > 0 for row in rows)
+
+    _, card = load_model(probes[0])
+    out = tmp_path / "predictions.csv"
+    words = ["--device", "cpu", "--workers", "1"]
+    assert main(["predict", str(probes[0]), str(videos / "test"), "--out", str(out), *words]) == 0
+    with out.open() as file:
+        predicted = list(csv.DictReader(file))
+    assert [row["status"] for row in predicted] == ["ok"] * 6
+    assert {row["label_1"] for row in predicted} <= set(card.labels or ())
+
+    assert "Probing: probe" in (tmp_path / "probe" / "report" / "report.html").read_text()
+    assert main(command) == 0
+    assert len(list(tmp_path.glob("probe-*"))) == 8

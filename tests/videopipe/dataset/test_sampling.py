@@ -1,0 +1,95 @@
+"""The samplers do what their docstrings say, and cover what they promise."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from videopipe.dataset.notation import FrameNotation, describe_sampling, parse_notation
+from videopipe.dataset.sampling import (
+    Clip,
+    center_clip,
+    dense_clips,
+    frame_times,
+    random_clip,
+    sliding_windows,
+)
+
+seconds = st.floats(0.05, 1000.0)
+
+
+def spans(clips: list[Clip]) -> list[tuple[float, float]]:
+    return [(round(clip.start_seconds, 6), round(clip.end_seconds, 6)) for clip in clips]
+
+
+def test_worked_examples() -> None:
+    assert frame_times(Clip(0, 2), 4) == [0.25, 0.75, 1.25, 1.75]
+    assert frame_times(Clip(0, 2), 4, 1.0, "loop") == [0.25, 0.75, 0.25, 0.75]
+    assert frame_times(Clip(0, 2), 4, 1.0) == [0.25, 0.75, 1.25, 1.75]
+    assert spans(sliding_windows(3.9, 2, 2)) == [(0, 2), (1.9, 3.9)]
+    assert spans(sliding_windows(5, 2, 2)) == [(0, 2), (2, 4), (3, 5)]
+    assert spans(sliding_windows(4, 2, 2)) == [(0, 2), (2, 4)]
+    assert spans(sliding_windows(1.5, 2, 2)) == [(0, 2)]
+    assert spans(sliding_windows(5, 2, 1)) == [(0, 2), (1, 3), (2, 4), (3, 5)]
+    assert spans(dense_clips(10, 2, 3)) == [(0, 2), (4, 6), (8, 10)]
+    assert [random_clip(10, 2, f).start_seconds for f in (0, 0.5, 1)] == [0, 4, 8]
+    assert center_clip(10, 2) == Clip(4, 6)
+
+
+def test_drop_tail_is_what_the_paper_s_loader_did() -> None:
+    # pytorchvideo's UniformClipSampler: 2.6, 3.3 and 3.9 s give only the first two seconds.
+    for duration in (2.6, 3.3, 3.9):
+        assert spans(sliding_windows(duration, 2, 2, drop_tail=True)) == [(0, 2)]
+    assert spans(sliding_windows(4.5, 2, 2, drop_tail=True)) == [(0, 2), (2, 4)]
+
+
+@given(seconds, seconds)
+def test_windows_cover_the_whole_video(duration: float, clip_seconds: float) -> None:
+    if duration / clip_seconds > 2000:
+        return
+    clips = sliding_windows(duration, clip_seconds, clip_seconds)
+    assert clips[0].start_seconds == 0
+    assert clips[-1].end_seconds >= duration - 1e-3
+    gaps = [b.start_seconds - a.end_seconds for a, b in pairwise(clips)]
+    assert all(gap <= 1e-6 for gap in gaps)
+    assert all(abs(clip.duration_seconds - clip_seconds) < 1e-6 for clip in clips)
+    if duration >= clip_seconds:
+        assert clips[-1].end_seconds <= duration + 1e-3
+
+
+@given(seconds, seconds, st.floats(0, 1), st.integers(1, 64))
+def test_frames_of_a_random_clip_are_even_and_inside(
+    duration: float, clip_seconds: float, fraction: float, num_frames: int
+) -> None:
+    clip = random_clip(duration, clip_seconds, fraction)
+    times = frame_times(clip, num_frames, duration)
+    assert len(times) == num_frames
+    assert clip.start_seconds <= times[0]
+    assert times[-1] <= clip.end_seconds
+    if clip_seconds <= duration:
+        assert clip.end_seconds <= duration * (1 + 1e-9) + 1e-9
+
+
+def test_wrong_arguments_are_named() -> None:
+    with pytest.raises(ValueError, match="num_frames must be at least 1, got 0"):
+        frame_times(Clip(0, 1), 0)
+    with pytest.raises(ValueError, match=r"lasts 1 s, less than the clip from 0 to 2 s"):
+        frame_times(Clip(0, 2), 4, 1.0, "error")
+    with pytest.raises(ValueError, match="stride_seconds must be positive"):
+        sliding_windows(5, 2, 0)
+    with pytest.raises(ValueError, match="longer than 0 s"):
+        sliding_windows(0, 2, 2)
+    with pytest.raises(ValueError, match="must start at 0 s or later"):
+        Clip(-1, 1)
+
+
+def test_notation_of_mmaction() -> None:
+    assert parse_notation("32x2x1") == parse_notation(" 32 × 2 × 1 ") == FrameNotation(32, 2, 1)
+    assert parse_notation("8x8") == FrameNotation(8, 8, 1)
+    assert str(FrameNotation(8, 8, 10)) == "8x8x10"
+    assert FrameNotation(32, 2, 1).clip_seconds(32.0) == 2.0
+    assert describe_sampling(30, 2.0, 30.0) == "30 frames over 2 s (30x2x1 at 30 fps)"
+    with pytest.raises(ValueError, match="32x2x1"):
+        parse_notation("32-2")
+    assert describe_sampling(30, 2.0, None) == "30 frames over 2 s"

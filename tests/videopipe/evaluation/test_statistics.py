@@ -1,0 +1,132 @@
+"""Every statistic against scipy or an independent computation."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from videopipe.evaluation.statistics import (
+    calibration_bins,
+    compare_paired,
+    confusion_matrix,
+    expected_calibration_error,
+    label_ranks,
+    mcnemar_p_value,
+    proportion,
+)
+
+
+def share(successes: int, trials: int) -> np.ndarray:
+    return np.arange(trials) < successes
+
+
+@given(trials=st.integers(1, 5000), part=st.floats(0, 1), confidence=st.floats(0.5, 0.999))
+def test_wilson_interval_is_scipys(trials: int, part: float, confidence: float) -> None:
+    successes = round(part * trials)
+    ours = proportion(share(successes, trials), confidence=confidence)
+    theirs = stats.binomtest(successes, trials).proportion_ci(confidence, method="wilson")
+    assert ours.value == pytest.approx(successes / trials)
+    assert ours.low == pytest.approx(theirs.low, abs=1e-9)
+    assert ours.high == pytest.approx(theirs.high, abs=1e-9)
+    assert ours.low <= ours.value <= ours.high
+
+
+def test_wilson_interval_on_the_hmdb51_test_set_is_about_2_4_points() -> None:
+    found = proportion(share(round(0.621 * 1530), 1530))
+    assert (found.high - found.low) / 2 == pytest.approx(0.0243, abs=0.0002)
+
+
+def test_proportion_of_nothing_is_unknown() -> None:
+    found = proportion(np.zeros(0, bool))
+    assert math.isnan(found.value)
+    assert (found.low, found.high) == (0, 1)
+
+
+def test_videos_that_always_agree_within_a_recording_count_as_one() -> None:
+    recordings = np.repeat(np.arange(20), 6).astype(str)
+    right = np.repeat(share(12, 20), 6)
+    together, apart = proportion(right, recordings), proportion(share(12, 20))
+    assert together.value == apart.value
+    # 20 recordings: t with 19 degrees of freedom, and 20/19 of the variance.
+    assert together.high - together.low >= apart.high - apart.low
+    assert together.high - together.low < 1.2 * (apart.high - apart.low)
+    assert together.high - together.low > 2 * (proportion(right).high - proportion(right).low)
+
+
+def test_one_recording_tells_little_and_unanimous_recordings_are_counted_once() -> None:
+    one = proportion(share(8, 10), ["a"] * 10)
+    assert one.high - one.low > 0.7
+    unanimous = proportion(np.ones(100, bool), [str(i // 10) for i in range(100)])
+    assert unanimous.low == pytest.approx(proportion(np.ones(10, bool)).low)
+
+
+@given(only_first=st.integers(0, 400), only_second=st.integers(0, 400))
+def test_mcnemar_by_binomial_coefficients(only_first: int, only_second: int) -> None:
+    count, smaller = only_first + only_second, min(only_first, only_second)
+    tail = sum(math.comb(count, number) for number in range(smaller + 1))
+    expected = min(1.0, 2 * tail / 2**count)
+    assert mcnemar_p_value(only_first, only_second) == pytest.approx(expected, rel=1e-9)
+
+
+def test_mcnemar_with_many_disagreements() -> None:
+    z = (21_300 - 20_700 - 1) / math.sqrt(42_000)
+    assert mcnemar_p_value(21_300, 20_700) == pytest.approx(2 * stats.norm.sf(z), rel=0.01)
+
+
+def test_paired_interval_of_many_videos_is_that_of_resampled_videos() -> None:
+    random = np.random.default_rng(3)
+    first = random.random(300) < 0.55
+    second = np.where(random.random(300) < 0.8, first, random.random(300) < 0.8)
+    found = compare_paired(first, second)
+    assert found.difference == pytest.approx(second.mean() - first.mean())
+    assert found.only_first == sum(a and not b for a, b in zip(first, second, strict=True))
+    assert found.test == "exact McNemar"
+    chosen = random.integers(0, 300, size=(20_000, 300))
+    resampled = second[chosen].mean(axis=1) - first[chosen].mean(axis=1)
+    low, high = np.quantile(resampled, [0.025, 0.975])
+    assert found.low == pytest.approx(low, abs=0.01)
+    assert found.high == pytest.approx(high, abs=0.01)
+
+
+def test_without_any_disagreement_the_interval_is_not_a_point() -> None:
+    right = share(20, 30)
+    found = compare_paired(right, right)
+    assert (found.difference, found.p_value) == (0, 1)
+    assert -0.15 < found.low < -0.05 < 0.05 < found.high < 0.15
+
+
+def test_paired_comparison_refuses_other_videos() -> None:
+    with pytest.raises(ValueError, match=r"\(3,\) and \(4,\)"):
+        compare_paired(np.zeros(3, bool), np.zeros(4, bool))
+
+
+def test_ranks_give_top_k_and_ties_go_to_the_lower_index() -> None:
+    scores = np.array([[0.1, 0.7, 0.2], [0.4, 0.4, 0.2], [0.0, 0.0, 1.0]])
+    assert label_ranks(scores, np.array([2, 1, 2])).tolist() == [1, 1, 0]
+    assert label_ranks(scores, np.array([1, 0, 0])).tolist() == [0, 0, 1]
+
+
+def test_confusion_matrix_counts_every_video_once() -> None:
+    labels, predicted = np.array([0, 0, 1, 2, 2]), np.array([0, 1, 1, 2, 0])
+    found = confusion_matrix(labels, predicted, 4)
+    assert found.tolist() == [[1, 1, 0, 0], [0, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 0]]
+
+
+def test_calibration_error_by_hand() -> None:
+    confidence = np.array([0.95, 0.85, 0.55, 0.6, 1.0])
+    correct = np.array([True, False, True, False, True])
+    bins = calibration_bins(confidence, correct, bins=5)
+    # (0.4, 0.6]: 0.55 and 0.6, half right; (0.8, 1]: 0.95, 0.85 and 1.0, two of three right.
+    assert [(group.videos, group.accuracy) for group in bins] == [(2, 0.5), (3, 2 / 3)]
+    expected = (2 * abs(0.575 - 0.5) + 3 * abs(2.8 / 3 - 2 / 3)) / 5
+    assert expected_calibration_error(bins) == pytest.approx(expected)
+
+
+def test_a_model_that_is_as_right_as_it_says_is_calibrated() -> None:
+    random = np.random.default_rng(0)
+    confidence = random.uniform(0.2, 1, size=200_000)
+    correct = random.random(200_000) < confidence
+    assert expected_calibration_error(calibration_bins(confidence, correct)) < 0.005

@@ -1,0 +1,62 @@
+"""How time kernels of folded networks start, and what older checkpoints mean."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from videopipe.inflation import inflate
+from videopipe.inflation.folded import FoldedNetwork
+from videopipe.inflation.layer_plan import InflationPlan
+
+Maker = Callable[..., Any]
+
+
+def grown(hybrid: Maker, **options: Any) -> FoldedNetwork:
+    return inflate(hybrid(), num_frames=6, image_size=16, state=8, **options).eval()
+
+
+def test_default_start_gives_every_time_parameter_a_gradient_at_once(hybrid: Maker) -> None:
+    network = grown(hybrid).train()
+    network(torch.randn(2, 3, 6, 16, 16)).square().sum().backward()
+    for name, parameter in network.network.depthwise.time.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().sum() > 0, name
+
+
+@pytest.mark.parametrize("frames", [6, 3, 12])
+def test_trained_kernels_keep_a_still_video_at_any_rate(hybrid: Maker, frames: int) -> None:
+    """The promise is part of the kernel, not of its initial values."""
+    network = grown(hybrid)
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if ".time." in name:
+                parameter.add_(0.2 * torch.randn_like(parameter))
+        image = torch.randn(2, 3, 16, 16)
+        expected = network(image[:, :, None].expand(-1, -1, 1, -1, -1))
+        still = image[:, :, None].expand(-1, -1, frames, -1, -1)
+        actual = network(still, (6 / frames, 1.0, 1.0))
+    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_checkpoint_without_a_start_has_the_one_of_its_time(hybrid: Maker) -> None:
+    stored = grown(hybrid).plan.to_json()
+    assert stored["options"]["start"] == "difference"
+    for key in ("start", "basis", "length"):
+        del stored["options"][key]
+    options = InflationPlan.from_json(stored).options
+    assert (options.start, options.basis, options.length) == ("identity", "fourier", 1.0)
+
+
+def test_identity_start_trains_its_kernels(hybrid: Maker) -> None:
+    network = grown(hybrid, start="identity", basis="fourier", length=1.0).train()
+    optimiser = torch.optim.SGD(network.parameters(), lr=0.1)
+    for _ in range(2):  # C moves first, and lets A, B and the step follow
+        optimiser.zero_grad()
+        network(torch.randn(2, 3, 6, 16, 16)).square().sum().backward()
+        optimiser.step()
+    axis = network.network.depthwise.time.kernel.axis
+    for parameter in axis.parameters():
+        assert parameter.grad is not None
+        assert parameter.grad.abs().sum() > 0

@@ -1,1 +1,0 @@
-"""Video in: decoding by time, clip sampling, data sets, transforms."""

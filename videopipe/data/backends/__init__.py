@@ -1,1 +1,0 @@
-"""The decoding backends: one module each, listed in `videopipe.data.video`."""

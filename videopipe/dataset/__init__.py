@@ -1,0 +1,1 @@
+"""Labelled videos: layouts, manifest, sampling, clips."""

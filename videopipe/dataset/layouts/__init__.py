@@ -1,0 +1,1 @@
+"""The layouts of data sets on disk, and the videos they list."""

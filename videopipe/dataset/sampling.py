@@ -1,0 +1,134 @@
+"""Choosing clips of a video and the times of their frames, in seconds.
+
+All functions are pure; files and frame rates play no part. Random functions take the random number
+as an argument, a fraction from 0 to 1.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+ShortPolicy = Literal["repeat_last", "loop", "error"]
+REMAINDER_SECONDS = 1e-3  # a tail shorter than this is rounding
+
+
+@dataclass(frozen=True, order=True)
+class Clip:
+    """A range of a video, in seconds from its first frame. It may end after the video."""
+
+    start_seconds: float
+    end_seconds: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start_seconds < self.end_seconds:
+            raise ValueError(
+                f"a clip must start at 0 s or later and end after its start, "
+                f"got {self.start_seconds} to {self.end_seconds} s"
+            )
+
+    @property
+    def duration_seconds(self) -> float:
+        return self.end_seconds - self.start_seconds
+
+
+def frame_times(
+    clip: Clip,
+    num_frames: int,
+    duration_seconds: float | None = None,
+    short: ShortPolicy = "repeat_last",
+) -> list[float]:
+    """The times of a clip's frames: the middles of `num_frames` equal parts of the clip.
+
+    Clip(0, 2) with 4 frames -> [0.25, 0.75, 1.25, 1.75].
+
+    Times after the end of the video (`duration_seconds`) show its last frame. With "loop" the
+    video starts again (a video of 1 s: [0.25, 0.75, 0.25, 0.75]); "error" raises a ValueError.
+    """
+    if num_frames < 1:
+        raise ValueError(f"num_frames must be at least 1, got {num_frames}")
+    step_seconds = clip.duration_seconds / num_frames
+    times = [clip.start_seconds + (index + 0.5) * step_seconds for index in range(num_frames)]
+    if duration_seconds is None or clip.end_seconds <= duration_seconds + REMAINDER_SECONDS:
+        return times
+    if short == "error":
+        raise ValueError(
+            f"the video lasts {duration_seconds:g} s, less than the clip from "
+            f"{clip.start_seconds:g} to {clip.end_seconds:g} s; allow repeat_last or loop"
+        )
+    if short == "loop" and duration_seconds > 0:
+        return [time % duration_seconds for time in times]
+    return times
+
+
+def random_clip(duration_seconds: float, clip_seconds: float, fraction: float) -> Clip:
+    """One clip at a random position; in a video shorter than the clip it starts at 0.
+
+    10 s, clips of 2 s: fraction 0 -> 0 to 2 s, 0.5 -> 4 to 6 s, 1 -> 8 to 10 s.
+    """
+    _check(duration_seconds, clip_seconds)
+    start = max(duration_seconds - clip_seconds, 0.0) * fraction
+    return Clip(start, start + clip_seconds)
+
+
+def center_clip(duration_seconds: float, clip_seconds: float) -> Clip:
+    """The clip in the middle of the video: 10 s, clips of 2 s -> 4 to 6 s."""
+    return random_clip(duration_seconds, clip_seconds, 0.5)
+
+
+def sliding_windows(
+    duration_seconds: float,
+    window_seconds: float,
+    stride_seconds: float,
+    *,
+    drop_tail: bool = False,
+) -> list[Clip]:
+    """A window every `stride_seconds`; the last one is moved back to end with the video.
+
+    5 s, windows of 2 s, stride 1 s -> 0–2, 1–3, 2–4, 3–5. With stride 2 s -> 0–2, 2–4, 3–5.
+    1.5 s, windows of 2 s -> 0–2. With `drop_tail`, as in the paper's loader, a rest that is shorter
+    than the stride is left out: 3.9 s, windows of 2 s, stride 2 s -> 0–2.
+    """
+    _check(duration_seconds, window_seconds)
+    if stride_seconds <= 0:
+        raise ValueError(f"stride_seconds must be positive, got {stride_seconds}")
+    room = duration_seconds - window_seconds
+    if room <= REMAINDER_SECONDS:
+        return [Clip(0.0, window_seconds)]
+    count = int((room + REMAINDER_SECONDS) / stride_seconds) + 1
+    starts = [index * stride_seconds for index in range(count)]
+    if room - starts[-1] > REMAINDER_SECONDS and not drop_tail:
+        starts.append(room)
+    return [Clip(start, start + window_seconds) for start in starts]
+
+
+def adjacent_windows(duration_seconds: float, window_seconds: float) -> list[Clip]:
+    """Windows one after the other without overlap; the last may end after the video.
+
+    5 s, windows of 2 s -> 0–2, 2–4, 4–6.
+    """
+    _check(duration_seconds, window_seconds)
+    count = math.ceil((duration_seconds - REMAINDER_SECONDS) / window_seconds)
+    starts = [index * window_seconds for index in range(max(1, count))]
+    return [Clip(start, start + window_seconds) for start in starts]
+
+
+def dense_clips(duration_seconds: float, clip_seconds: float, num_clips: int) -> list[Clip]:
+    """`num_clips` clips spread evenly from the first possible start to the last, overlapping.
+
+    10 s, clips of 2 s, 3 of them -> 0–2, 4–6, 8–10.
+    """
+    _check(duration_seconds, clip_seconds)
+    if num_clips < 1:
+        raise ValueError(f"num_clips must be at least 1, got {num_clips}")
+    if num_clips == 1:
+        return [center_clip(duration_seconds, clip_seconds)]
+    step = 1 / (num_clips - 1)
+    return [random_clip(duration_seconds, clip_seconds, i * step) for i in range(num_clips)]
+
+
+def _check(duration_seconds: float, clip_seconds: float) -> None:
+    if not duration_seconds > 0 or not clip_seconds > 0:
+        raise ValueError(
+            f"video and clip must last longer than 0 s, "
+            f"got {duration_seconds} s and {clip_seconds} s"
+        )

@@ -1,0 +1,82 @@
+"""Clips for training: a map-style data set, the same for any number of workers."""
+
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal
+
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from pretrained_2d.randomness import Sample, seeded
+from videopipe.dataset.manifest import VideoRecord
+from videopipe.dataset.sampling import ShortPolicy, center_clip, frame_times, random_clip
+from videopipe.errors import DataError
+from videopipe.video.video import open_video
+
+Sampling = Literal["random", "center"]
+
+
+class ClipDataset(Dataset[tuple[Tensor, int]]):
+    """One clip per video: `dataset[Sample(item, epoch, repeat)]` -> (clip, label).
+
+    The clip is uint8 (channels, time, height, width) and depends only on the seed, the epoch, the
+    item and the repeat. Videos that are known to be unreadable are not in the data set; they are
+    listed in `left_out`.
+    """
+
+    def __init__(
+        self,
+        records: Sequence[VideoRecord],
+        *,
+        num_frames: int,
+        clip_seconds: float,
+        sampling: Sampling = "random",
+        transform: Callable[[Tensor], Tensor] | None = None,
+        seed: int = 0,
+        short: ShortPolicy = "repeat_last",
+        backend: str = "auto",
+        short_side: int | None = None,
+    ) -> None:
+        self.left_out = tuple(record for record in records if not record.usable)
+        self.records = tuple(record for record in records if record.usable)
+        unlabelled = [record.path for record in self.records if record.label is None]
+        if unlabelled:
+            raise DataError(f"{len(unlabelled)} videos have no label, first {unlabelled[0]}")
+        if sampling not in ("random", "center"):
+            raise ValueError(f"sampling must be 'random' or 'center', got {sampling!r}")
+        self.num_frames, self.clip_seconds = num_frames, clip_seconds
+        self.sampling, self.short = sampling, short
+        self.transform, self.seed = transform, seed
+        self.backend = backend
+        # The decoder scales down to the largest size that the transform uses.
+        largest = getattr(transform, "short_side", None)
+        self.short_side = largest[-1] if short_side is None and largest else short_side
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, index: Sample | int) -> tuple[Tensor, int]:
+        sample = index if isinstance(index, Sample) else Sample(int(index))
+        record = self.records[sample.item]
+        with seeded(self.seed, sample.epoch, sample.item, sample.repeat):
+            frames = self._frames(record, random.random())
+            if self.transform is not None:
+                frames = self.transform(frames)
+        assert record.label is not None
+        return frames.movedim(1, 0).contiguous(), record.label
+
+    def _frames(self, record: VideoRecord, fraction: float) -> Tensor:
+        path = Path(record.frames_path or record.path)
+        rate = record.given_rate
+        with open_video(path, self.backend, self.short_side, frame_rate=rate) as video:
+            start, end = record.span_seconds
+            end = min(end, video.duration_seconds)
+            length = max(end - start, 1 / video.frame_rate)
+            if self.sampling == "random":
+                clip = random_clip(length, self.clip_seconds, fraction)
+            else:
+                clip = center_clip(length, self.clip_seconds)
+            times = frame_times(clip, self.num_frames, length, self.short)
+            last = max(start, end - 0.5 / video.frame_rate)
+            return video.frames_at([min(start + time, last) for time in times])

@@ -1,0 +1,1 @@
+"""Metrics of scored videos: accuracies, intervals, comparisons."""

@@ -1,0 +1,1 @@
+"""Several evaluations in one table."""

@@ -1,0 +1,119 @@
+"""Score labelled videos with the engine that `predict` uses.
+
+An evaluation and a batch prediction of the same checkpoint on one machine give the same scores, bit
+for bit.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from pretrained_2d.checkpoints.card import ModelCard
+from videopipe.dataset.layouts.listing import printable
+from videopipe.dataset.manifest import VideoRecord
+from videopipe.errors import DataError
+from videopipe.evaluation.score_table import ScoreTable
+from videopipe.prediction.score_journal import score_resumable
+from videopipe.scoring.engine import Engine
+from videopipe.scoring.scores import VideoScores
+from videopipe.scoring.settings import Execution, Scoring
+from videopipe.system.processes import connected_processes
+
+
+@dataclass(frozen=True)
+class Journal:
+    """Where an evaluation keeps the scores of each video as soon as it has them."""
+
+    folder: Path
+    identity: Mapping[str, Any]  # JSON: what decides the scores beside the settings of scoring
+
+    def also(self, **identity: Any) -> "Journal":
+        """The same folder for scores that something else decides as well."""
+        return Journal(self.folder, {**self.identity, **identity})
+
+
+def score_records(
+    network: nn.Module,
+    card: ModelCard,
+    records: Sequence[VideoRecord],
+    labels: Sequence[str],
+    *,
+    scoring: Scoring,
+    execution: Execution,
+    journal: Journal | None = None,
+    on_video: Callable[[], Any] = lambda: None,
+) -> ScoreTable:
+    """Score every record; the label of a record is an index into `labels`.
+
+    With a journal, videos that an interrupted call has scored are not scored again; those that
+    failed are retried.
+    """
+    with Engine(network, card, scoring, execution) as engine:
+        return score_with(engine, card, records, labels, journal=journal, on_video=on_video)
+
+
+def score_with(
+    engine: Engine,
+    card: ModelCard,
+    records: Sequence[VideoRecord],
+    labels: Sequence[str],
+    *,
+    journal: Journal | None = None,
+    on_video: Callable[[], Any] = lambda: None,
+) -> ScoreTable:
+    """As `score_records`, with an engine that is running already.
+
+    With several processes each scores its share, and all of them get the whole table.
+    """
+    classes = card.labels or tuple(labels)
+    targets = [class_of(record, labels, classes) for record in records]
+    processes = connected_processes()
+    own = range(processes.rank, len(records), processes.count)
+    scored: dict[int, VideoScores] = {}
+    videos = [records[index] for index in own]
+    if journal is None:
+        results = engine.score(videos)
+    else:
+        identity = {**journal.identity, "scoring": asdict(engine.scoring)}
+        results = score_resumable(
+            engine, videos, journal.folder, identity=identity, retry_failed=True
+        )
+    for video in results:
+        scored[own[video.index]] = video
+        on_video()
+    everything = {index: row for share in processes.gather(scored) for index, row in share.items()}
+    rows = [everything[index] for index in range(len(records))]
+    return ScoreTable(
+        labels=tuple(classes),
+        paths=tuple(printable(record.path) for record in records),
+        targets=np.array(targets, dtype=np.int64),
+        clips=np.array([row.num_clips for row in rows], dtype=np.int64),
+        scores=_stack((row.probabilities for row in rows), len(classes)),
+        reasons=tuple(row.reason or "" for row in rows),
+        statuses=tuple(row.status for row in rows),
+        recordings=tuple(printable(record.group or record.path) for record in records),
+    )
+
+
+def class_of(record: VideoRecord, labels: Sequence[str], classes: Sequence[str]) -> int:
+    """The index of a record's class among those of the model, which may have another order."""
+    if record.label is None:
+        raise DataError(f"{record.path} has no label; evaluate labelled videos, predict the others")
+    name = labels[record.label]
+    if name not in classes:
+        raise DataError(
+            f"{record.path} shows {name!r}, which the model does not know; its {len(classes)} "
+            f"classes are {', '.join(classes[:8])}{', …' if len(classes) > 8 else ''}. Fine-tune "
+            "it on these classes first"
+        )
+    return classes.index(name)
+
+
+def _stack(rows: Iterable[Any], num_classes: int) -> np.ndarray:
+    nothing = np.full(num_classes, np.nan, dtype=np.float32)
+    scores = [nothing if row is None else row for row in rows]
+    return np.stack(scores) if scores else np.empty((0, num_classes), dtype=np.float32)

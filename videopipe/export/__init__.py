@@ -1,0 +1,1 @@
+"""Checkpoints as files for other runtimes: ONNX, and programs of `torch.export`."""

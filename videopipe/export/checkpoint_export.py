@@ -1,0 +1,116 @@
+"""Export a checkpoint folder: trace, write beside, compare, rename."""
+
+import json
+import os
+import uuid
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pretrained_2d import atomic
+from pretrained_2d.checkpoints.card import ModelCard
+from videopipe.export.agreement import Agreement, compare, generated_clips, real_clips
+from videopipe.export.clip_graph import ExportError, GraphInput, InputType, trace
+from videopipe.export.file_formats import (
+    OPSET,
+    OUTPUT,
+    FileFormat,
+    check_format,
+    load_program,
+    write_program,
+)
+from videopipe.models import load_model
+
+FORMAT, VERSION = "videopipe-export", 1
+TOLERANCE = 1e-4  # of the largest logit
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What an export wrote."""
+
+    agreement: Agreement
+    operators: dict[str, int]  # operator -> how often the file uses it
+    size_bytes: int
+    description: dict[str, Any]
+
+
+def export_checkpoint(
+    folder: Path | str,
+    out: Path,
+    format: FileFormat,
+    *,
+    input_type: InputType = "float32",
+    batch_size: int | None = None,
+    videos: Sequence[str] = (),
+    tolerance: float = TOLERANCE,
+) -> ExportReport:
+    """Write `out` and its description as JSON; `out` exists only if it agrees with the network.
+
+    Raises ExportError for a network that cannot be exported or a file that does not agree, and
+    CheckpointError for the folder itself.
+    """
+    check_format(format)
+    network, card = load_model(folder)
+    clips = real_clips(card, videos) if videos else generated_clips(card)
+    of = GraphInput.of(card, input_type)
+    program = trace(network, card, of, batch_size)
+    description = describe(card, of, format, batch_size)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    partial = out.with_name(f".{out.name}.{uuid.uuid4().hex[:8]}.partial")
+    try:
+        operators = write_program(format, program, partial, of.name, description)
+        agreement = compare(
+            load_program(format, partial), network, card, of, clips,
+            tolerance=tolerance, batch_size=batch_size,
+        )  # fmt: skip
+        if not agreement.holds:
+            raise ExportError(
+                f"the exported {format} file does not agree with {folder}: {agreement}. "
+                f"{out} was not written; raise --tolerance if this difference is acceptable"
+            )
+        description |= {"agreement": asdict(agreement), "operators": operators}
+        text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
+        atomic.write_text(description_path(out), text)
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())
+        partial.replace(out)
+        atomic.sync_folder(out.parent)
+    finally:
+        partial.unlink(missing_ok=True)
+    return ExportReport(agreement, operators, out.stat().st_size, description)
+
+
+def description_path(out: Path) -> Path:
+    """Where the description of an exported file lies: `model.onnx` -> `model.onnx.json`."""
+    return out.with_name(f"{out.name}.json")
+
+
+def describe(
+    card: ModelCard, of: GraphInput, format: FileFormat, batch_size: int | None
+) -> dict[str, Any]:
+    """What a user of the file must know; it is stored inside and beside it."""
+    batch: int | str = batch_size or "batch"
+    values = "pixels, RGB, 0 to 255, resized and cropped"
+    if of.type == "float32":
+        values += ", then (pixel / 255 - mean) / std"
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "architecture": card.architecture,
+        "opset": OPSET if format == "onnx" else None,
+        "input": {
+            "name": of.name,
+            "type": of.type,
+            "axes": ["batch", *of.axes],
+            "shape": [batch, *of.shape],
+            "values": values,
+        },
+        "output": {"name": OUTPUT, "axes": ["batch", "classes"]},
+        "labels": None if card.labels is None else list(card.labels),
+        "preprocessing": asdict(card.preprocessing),
+        "num_frames": of.num_frames,
+        "clip_seconds": card.clip_seconds,
+        "provenance": dict(card.provenance),
+    }

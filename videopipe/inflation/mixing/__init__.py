@@ -1,0 +1,1 @@
+"""Modules that mix time inside a 2D network."""

@@ -1,0 +1,69 @@
+"""A state-space kernel along time, as long as the clip: the time axis of S4ND behind a 2D layer."""
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from s4nd.axis import AxisConfig, AxisStateSpace
+from s4nd.recurrence import endless_taps, recurrence, why_no_recurrence
+from videopipe.inflation.options import InflationOptions, Padding
+
+
+class StateSpaceKernel(nn.Module):
+    """The kernel of one S4ND axis, sampled for as many steps as a clip has.
+
+    endless: a causal kernel does not end with the base grid, and the frame before the first one,
+    repeated, has no beginning. The output of a step then does not depend on how many steps follow,
+    and a recurrence computes the same.
+    """
+
+    def __init__(self, axis: AxisStateSpace, *, endless: bool = False) -> None:
+        super().__init__()
+        self.axis = axis
+        self.endless = endless
+
+    def forward(self, steps: int, rate: float) -> Tensor:
+        """(channels, 2 × length), the tap of lag 0 just before the middle.
+
+        Unless it is endless, the kernel is no longer than the clip and the base grid.
+        """
+        if self.endless:
+            return functional.pad(endless_taps(self.axis, steps, rate).flip(-1), (0, steps + 1))
+        length = min(steps, max(1, round(self.axis.config.size / rate)))
+        return self.axis.taps(length, rate)[0].flip(-1)  # from lag length - 1 down to -length
+
+    def next_step(
+        self, signal: Tensor, state: Tensor | None, rate: float, padding: Padding
+    ) -> tuple[Tensor, Tensor]:
+        """One step of a stream; the state is that of the state space."""
+        system, wide = recurrence(self.axis, rate), signal.float()
+        if state is None:
+            state = system.start(wide, repeats=padding == "replicate")
+        output, state = system.step(state, wide)
+        return output.to(signal.dtype), state
+
+
+def time_axis(options: InflationOptions, size: int, channels: int) -> AxisConfig:
+    """The axis that the options describe, for a layer of `channels` on a grid of `size` steps."""
+    return AxisConfig(
+        size,
+        state=options.state,
+        basis=options.basis,
+        bidirectional=options.bidirectional,
+        length=options.length,
+        copies=channels if options.copies is None else options.copies,
+        start=options.start,
+        padding=options.padding,
+    )
+
+
+def state_space_kernel(
+    channels: int, reduction: int, options: InflationOptions, *, endless: bool = True
+) -> StateSpaceKernel:
+    """A new kernel for a layer on a time grid that temporal pooling has divided by `reduction`.
+
+    endless: where the options allow a recurrence, the kernel has no end.
+    Raises ValueError when the number of copies does not divide the channels.
+    """
+    config = time_axis(options, max(1, options.num_steps // reduction), channels)
+    endless = endless and why_no_recurrence(config) is None
+    return StateSpaceKernel(AxisStateSpace(config, channels), endless=endless)

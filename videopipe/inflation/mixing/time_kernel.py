@@ -1,0 +1,119 @@
+"""Mixing time with one kernel per layer or per channel, as a small matrix over the steps.
+
+A clip is short (tens of steps), so a convolution along time with any padding is one product with a
+(steps × steps) matrix: a single pass over the signal, whatever the length of the kernel.
+"""
+
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from videopipe.inflation.mixing.folded_batch import FoldedBatch
+from videopipe.inflation.mixing.state_space import StateSpaceKernel
+from videopipe.inflation.mixing.stream_states import finite_response
+from videopipe.inflation.mixing.time_product import multiply
+from videopipe.inflation.options import Padding
+
+
+class TapKernel(nn.Module):
+    """A learned kernel of a few taps: (channels, length), or (1, length) for the whole layer.
+
+    The middle tap is at lag 0; the last one in a causal kernel, which sees the past only.
+    """
+
+    def __init__(self, taps: Tensor, *, causal: bool = False) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(taps)
+        self.causal = causal
+
+    def forward(self, steps: int, rate: float) -> Tensor:
+        """The kernel, which depends neither on the number of steps nor on the rate."""
+        del steps, rate
+        zeros = self.weight.shape[1] - 1 if self.causal else 0
+        return functional.pad(self.weight, (0, zeros)) if zeros else self.weight
+
+    def next_step(
+        self, signal: Tensor, state: Tensor | None, rate: float, padding: Padding
+    ) -> tuple[Tensor, Tensor]:
+        """One step of a stream; the state holds what is still to come of earlier steps."""
+        del rate
+        taps = self.weight.flip(1).to(signal.dtype).unbind(1)  # from lag 0 up
+        return finite_response([tap * signal for tap in taps], state, padding)
+
+
+def time_matrix(kernel: Tensor, steps: int, padding: Padding) -> Tensor:
+    """(channels, taps) -> (channels, steps, steps); row t weighs what step t sees.
+
+    Tap j reaches step t + j - (taps - 1) // 2. Beyond the ends lies the end frame (replicate) or
+    nothing (zeros).
+    """
+    taps = kernel.shape[-1]
+    here = torch.arange(steps, device=kernel.device)
+    reached = here + torch.arange(taps, device=kernel.device)[:, None] - (taps - 1) // 2
+    if padding == "replicate":
+        reached = reached.clamp(0, steps - 1)
+    placed = (reached[:, :, None] == here).to(kernel.dtype)  # (taps, steps, steps)
+    return (kernel @ placed.flatten(1)).view(-1, steps, steps)
+
+
+class TimeMixing(nn.Module):
+    """Convolves folded frames along time with the kernel of `kernel(steps, rate)`.
+
+    The kernel module returns (channels or 1, taps), its middle tap at lag 0. `channel_dim` is where
+    the channels of a folded tensor lie: 1 for feature maps, -1 for tokens.
+    """
+
+    def __init__(
+        self,
+        kernel: TapKernel | StateSpaceKernel,
+        batch: FoldedBatch,
+        *,
+        channel_dim: int = 1,
+        padding: Padding = "replicate",
+        reduction: int = 1,
+    ) -> None:
+        super().__init__()
+        self.kernel = kernel
+        self.batch = batch
+        self.channel_dim = channel_dim
+        self.padding: Padding = padding
+        self.reduction = reduction
+        self._made: tuple[object, Tensor] | None = None  # the last matrix, in evaluation
+
+    def forward(self, folded: Tensor) -> Tensor:
+        """(clips × steps × parts, *rest) -> the same shape."""
+        if self.batch.streaming is not None:
+            return self.batch.streaming.advance(self, partial(self._next_step, folded))
+        matrix = self._matrix(self.batch.steps // self.reduction).to(folded.dtype)
+        return multiply(matrix, folded, self.batch.clips, self.channel_dim)
+
+    def _next_step(self, folded: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
+        signal = folded.movedim(self.channel_dim, -1)
+        output, state = self.kernel.next_step(signal, state, self.batch.rate, self.padding)
+        return output.movedim(-1, self.channel_dim), state
+
+    def _matrix(self, steps: int) -> Tensor:
+        """(channels or 1, steps, steps); in evaluation made once, until a parameter changes."""
+        parameters = tuple(self.kernel.parameters())
+        if self.training or torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return self._make_matrix(steps)
+        if any(parameter.is_inference() for parameter in parameters):
+            return self._make_matrix(steps)
+        versions = [(parameter.data_ptr(), parameter._version) for parameter in parameters]
+        key = (steps, self.batch.rate, versions, parameters[0].device)
+        if self._made is None or self._made[0] != key:
+            self._made = key, self._make_matrix(steps)
+        return self._made[1]
+
+    def _make_matrix(self, steps: int) -> Tensor:
+        with torch.autocast(next(self.kernel.parameters()).device.type, enabled=False):
+            return time_matrix(self.kernel(steps, self.batch.rate), steps, self.padding)
+
+    def __getstate__(self) -> dict[str, object]:
+        return self.__dict__ | {"_made": None}
+
+    def extra_repr(self) -> str:
+        """How it prints."""
+        return f"padding={self.padding}, channel_dim={self.channel_dim}"

@@ -1,0 +1,1 @@
+"""A YAML document and its typed values, with positions for error messages."""

@@ -1,0 +1,232 @@
+"""Running the jobs of a pipeline: each result made once, whole, and kept.
+
+A job whose result exists is answered from it. Any other is made in a partial folder under a lock; a
+run that was interrupted resumes in that folder. Complete results are kept, whatever happens to a
+later stage.
+"""
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from videopipe.errors import StageError, VideopipeError
+from videopipe.pipeline.explain import explained
+from videopipe.pipeline.fingerprint import as_json
+from videopipe.pipeline.jobs import Job
+from videopipe.pipeline.plan import PlannedJob, decide
+from videopipe.pipeline.results import Results
+from videopipe.pipeline.stage import Inputs, Result
+from videopipe.system.lock import locked
+from videopipe.system.processes import Processes, connected_processes
+from videopipe.system.progress import duration, say
+
+State = Literal["cached", "done", "resumed"]
+OnState = Callable[[Job, str], None]
+BEGINNING = {"run": "running", "resume": "resuming", "retry": "retrying what failed"}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one job."""
+
+    job: Job
+    state: State
+    folder: Path
+    seconds: float  # spent on it now; 0 when cached
+    summary: Mapping[str, Any]
+    failed: int = 0  # items of the result that failed
+
+
+def run_jobs(
+    jobs: Sequence[Job],
+    runs: Path,
+    *,
+    redo: Collection[str] = (),
+    retry_failed: bool = False,
+    on_state: OnState = lambda _job, _state: None,
+) -> list[Outcome]:
+    """Make the result of every job that has none, in order.
+
+    `redo` names stages to be made again; everything that depends on them follows. `retry_failed`
+    retries the failed items of complete results. `on_state` receives "running", then "cached",
+    "done", "resumed", "failed" or "interrupted", in the first process.
+
+    Raises:
+        StageError: a stage failed in a way its message explains; other faults pass through.
+    """
+    processes, results = connected_processes(), Results(runs)
+    asked = _Asked(jobs, redo, retry_failed)
+    outcomes: dict[Job, Outcome] = {}
+    for number, job in enumerate(jobs, 1):
+        place = f"[{number}/{len(jobs)}] {job.label}"
+        task = _Task(job, results, processes, place, asked)
+        try:
+            outcomes[job] = task.lead(on_state) if processes.first else task.follow()
+        except BaseException as error:
+            if processes.first:
+                interrupted = isinstance(error, KeyboardInterrupt)
+                on_state(job, "interrupted" if interrupted else "failed")
+            problem = explained(error, job, runs)
+            if problem is error:
+                raise
+            raise problem from error
+    if processes.first:
+        results.finish_redo(jobs)
+    return list(outcomes.values())
+
+
+@dataclass
+class _Asked:
+    """What a run was asked to do, and the jobs that have been checked for it."""
+
+    jobs: Sequence[Job]
+    redo: Collection[str]
+    retry_failed: bool
+    checked: set[Job] = field(default_factory=set)
+
+    def decide(self, job: Job, results: Results) -> PlannedJob:
+        named = [other for other in self.jobs if other.stage in self.redo]
+        request = results.redo_request(named) if job in named else ""
+        return decide(job, results, redo=request, retry_failed=self.retry_failed)
+
+    def check(self, results: Results) -> None:
+        """Find jobs that cannot succeed, by what the results so far say, before the next one runs.
+
+        Raises:
+            StageError: names the job and the reason.
+        """
+        for job in self.jobs:
+            if job.record.check is None or job in self.checked or results.is_complete(job):
+                continue
+            try:
+                job.record.check(job.config, _inputs_of(job, results))
+            except VideopipeError as error:
+                raise StageError(f"stage '{job.label}' cannot succeed: {error}") from error
+            if all(
+                results.is_complete(source) for inputs in job.inputs.values() for source in inputs
+            ):
+                self.checked.add(job)
+
+
+@dataclass
+class _Task:
+    """One job on its way to its result."""
+
+    job: Job
+    results: Results
+    processes: Processes
+    place: str
+    asked: _Asked
+
+    def lead(self, on_state: OnState) -> Outcome:
+        """The first process decides, makes and completes, and tells the others."""
+        others_wait = True  # for a word from here, and not inside the stage
+        try:
+            if (planned := self._decide()).action == "cached":
+                return self._cached(planned, on_state)
+            with locked(self.results.lock(self.job), on_wait=self._say_waiting):
+                if (planned := self._decide()).action == "cached":  # made by another process
+                    return self._cached(planned, on_state)
+                self.asked.check(self.results)
+                start = time.time()
+                resumes = self._begin(planned)
+                on_state(self.job, "running")
+                say(f"{self.place}: {BEGINNING[planned.action]}: {self.job.record.sentence}")
+                self.processes.share("run")
+                others_wait = not self.job.record.distributed
+                summary = self._run()
+                if self.job.record.distributed:
+                    self.processes.wait()
+                others_wait = True
+                seconds = time.time() - start
+                self.results.complete(self.job, summary, seconds)
+        except Exception:
+            if others_wait:
+                self.processes.share("failed")
+            raise
+        self.processes.share("complete")
+        state: State = "resumed" if resumes else "done"
+        outcome = self._outcome(state, seconds)
+        say(f"{self.place}: done in {duration(seconds)}{in_words(summary)}")
+        if outcome.failed:
+            say(f"{self.place}: {self._decide().note}")
+        on_state(self.job, state)
+        return outcome
+
+    def follow(self) -> Outcome:
+        """Every other process does what the first one says."""
+        verdict = self.processes.share()
+        if verdict == "run":
+            if self.job.record.distributed:
+                self._run()
+                self.processes.wait()
+            verdict = self.processes.share()
+        if verdict == "failed":
+            raise StageError("stopped, because the first process did")
+        return self._outcome("done")
+
+    def _begin(self, planned: PlannedJob) -> bool:
+        resumes = self.results.begin(self.job, planned.purpose)
+        keep = self.job.record.keep
+        if "retry" in planned.purpose and keep is not None and not resumes:
+            folder, out = self.results.folder(self.job), self.results.partial(self.job)
+            keep(self.job.config, _inputs_of(self.job, self.results), folder, out)
+        return resumes
+
+    def _run(self) -> Mapping[str, Any]:
+        inputs = _inputs_of(self.job, self.results)
+        summary = self.job.record.run(self.job.config, inputs, self.results.partial(self.job))
+        plain: Mapping[str, Any] = as_json(summary)
+        return plain
+
+    def _decide(self) -> PlannedJob:
+        return self.asked.decide(self.job, self.results)
+
+    def _cached(self, planned: PlannedJob, on_state: OnState) -> Outcome:
+        outcome = self._outcome("cached")
+        note = f" ({planned.note})" if planned.note else ""
+        say(f"{self.place}: cached{in_words(outcome.summary)}{note}")
+        on_state(self.job, "cached")
+        self.processes.share("cached")
+        return outcome
+
+    def _outcome(self, state: State, seconds: float = 0.0) -> Outcome:
+        record = self.results.record(self.job)
+        summary, failed = record.get("summary", {}), record.get("failed", 0)
+        return Outcome(self.job, state, self.results.folder(self.job), seconds, summary, failed)
+
+    def _say_waiting(self, holder: str) -> None:
+        say(f"{self.place}: waiting for {holder}, which makes this result")
+
+
+def _inputs_of(job: Job, results: Results) -> Inputs:
+    """The results of the inputs; those of jobs that have not run have a folder without content."""
+    return Inputs(
+        {
+            name: [
+                Result(
+                    results.folder(source),
+                    source.stage,
+                    source.variant,
+                    results.record(source).get("summary", {}),
+                    source.config,
+                    _inputs_of(source, results),
+                )
+                for source in sources
+            ]
+            for name, sources in job.inputs.items()
+        }
+    )
+
+
+def in_words(summary: Mapping[str, Any]) -> str:
+    """The short values of a summary: `: top1 0.93, videos 40`."""
+    words = []
+    for key, value in summary.items():
+        if isinstance(value, float):
+            words.append(f"{key} {value:.4g}")
+        elif isinstance(value, int | str) and len(str(value)) <= 40:
+            words.append(f"{key} {value}")
+    return f": {', '.join(words[:6])}" if words else ""

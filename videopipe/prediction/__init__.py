@@ -1,0 +1,1 @@
+"""Batch inference: files, folders or lists of videos in, one table out."""

@@ -1,0 +1,264 @@
+"""Find videos: files, folders, patterns, lists, manifests of data sets, paths on standard input.
+
+Every path that a user names becomes a video, also when there is no such file: its row says so.
+Folders that cannot be read are recorded problems, and files that are skipped are counted.
+"""
+
+import glob
+import os
+import sys
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Event, Thread
+
+from pretrained_2d.folders import walk_folders
+from videopipe.dataset.layouts.listing import VIDEO_SUFFIXES
+from videopipe.dataset.layouts.lists import VideoFinder
+from videopipe.dataset.manifest import DATASET_FILE, RECORDS_FILE, read_manifest
+from videopipe.dataset.video_lists import (
+    LIST_SUFFIXES,
+    ListEntry,
+    path_of_text,
+    read_list,
+    read_paths,
+)
+from videopipe.dataset.video_range import VideoRange
+from videopipe.errors import DataError
+from videopipe.video.frame_folder import frame_names, is_frame_folder
+
+# Containers that may hold a video. Audio files are among them on purpose: a file without a video
+# stream gets a row that says so, instead of missing from the table.
+MEDIA_SUFFIXES = VIDEO_SUFFIXES | frozenset(
+    ".aac .flac .m4a .mka .mp3 .oga .ogg .opus .wav .wma".split()  # noqa: SIM905
+)
+VIDEOS_BEFORE_PREDICTION = 1000  # found before the model is loaded
+SHORT_LIST_SECONDS = 1.0
+VideoArgument = str | os.PathLike[str] | VideoRange
+
+
+class VideoListing:
+    """The videos that `arguments` name, in an order that depends on names only.
+
+    Iterating reads folders and lists as it goes, and gives each video once. `DataError` is raised
+    when there is none at all, which nearly always means a mistyped path.
+    """
+
+    def __init__(self, arguments: Iterable[VideoArgument], frame_rate: float | None = None) -> None:
+        self.frame_rate = frame_rate  # of folders of frames; None: they are not videos
+        self.frame_folders = 0  # that were skipped
+        self.arguments = [
+            entry if isinstance(entry, VideoRange) else os.fspath(entry) for entry in arguments
+        ]
+        self.problems: list[str] = []  # folders that cannot be read, patterns that match nothing
+        self.skipped: Counter[str] = Counter()  # suffix -> files that are not videos
+
+    def __iter__(self) -> Iterator[VideoRange]:
+        self.problems.clear()
+        self.frame_folders = 0
+        self.skipped.clear()
+        if all(isinstance(entry, str) and _is_nowhere(entry) for entry in self.arguments):
+            self.problems += [f"{entry}: no such file or folder" for entry in self.arguments]
+            raise DataError(_nothing_found(self))
+        seen: set[int] = set()
+        for argument in self.arguments:
+            for video in _expand(argument, self):
+                number = int(video.id, 16)
+                if number not in seen:
+                    seen.add(number)
+                    yield video
+        if not seen:
+            raise DataError(_nothing_found(self))
+
+
+class BackgroundListing:
+    """Reads a listing in a thread, so that prediction starts before the end of a long list.
+
+    The thread finds a few videos and waits: loading the model and the first video come before the
+    rest of the list (`read_on`). Iterating gives the videos as they are found; an error of the
+    listing is raised then.
+    """
+
+    def __init__(self, listing: VideoListing, limit: int | None = None) -> None:
+        self.order = array("Q")  # the ids of the videos found so far
+        self.complete = False
+        self._paused, self._go_on = Event(), Event()
+        # A path is queued in place of a whole video: half of the memory of a long list.
+        self._found: SimpleQueue[str | VideoRange | BaseException | None] = SimpleQueue()
+        Thread(target=self._read, args=(listing, limit), daemon=True, name="listing").start()
+        self._first = self._next()  # raises when there is no video
+        self._paused.wait(SHORT_LIST_SECONDS)  # a short list is complete by then
+
+    def read_on(self) -> None:
+        """Let the thread read the rest of the list."""
+        self._go_on.set()
+
+    def _read(self, listing: VideoListing, limit: int | None) -> None:
+        try:
+            for number, video in enumerate(islice(listing, limit)):
+                if number == VIDEOS_BEFORE_PREDICTION:
+                    self._paused.set()
+                    self._go_on.wait()
+                self.order.append(int(video.id, 16))
+                whole = VideoRange(video.path) == video
+                self._found.put(video.path if whole else video)
+            self.complete = True
+            self._paused.set()
+            self._found.put(None)
+        except BaseException as error:  # noqa: BLE001 - raised again where the videos are drawn
+            self._found.put(error)
+
+    def _next(self) -> VideoRange | None:
+        if self._found.empty() and len(self.order) >= VIDEOS_BEFORE_PREDICTION:
+            self.read_on()
+        video = self._found.get()
+        if isinstance(video, BaseException):
+            raise video
+        return VideoRange(video) if isinstance(video, str) else video
+
+    def __iter__(self) -> Iterator[VideoRange]:
+        video = self._first
+        while video is not None:
+            yield video
+            video = self._next()
+
+
+def _expand(argument: str | VideoRange, listing: VideoListing) -> Iterator[VideoRange]:
+    if isinstance(argument, VideoRange):
+        yield argument
+    elif argument == "-":
+        entries = read_paths(sys.stdin.buffer)
+        yield from (VideoRange(entry.path) for entry in entries)
+    elif Path(argument).is_dir():
+        if is_frame_folder(Path(argument)):
+            yield from _frame_folder(argument, listing)
+        else:
+            yield from _manifest_or_folder(argument, listing)
+    elif not Path(argument).exists() and glob.has_magic(argument):
+        yield from _matching(argument, listing)
+    elif Path(argument).name == RECORDS_FILE and _is_manifest(argument):
+        yield from _manifest_or_folder(str(Path(argument).parent), listing)
+    elif Path(argument).suffix.lower() in LIST_SUFFIXES:
+        finder = VideoFinder(Path(argument).parent)
+        rate = listing.frame_rate
+        yield from (_listed(entry, finder, rate) for entry in read_list(Path(argument))[1])
+    else:
+        yield VideoRange(argument)
+
+
+def _listed(entry: ListEntry, finder: VideoFinder, frame_rate: float | None) -> VideoRange:
+    """The video of an entry. A relative path is relative to this folder, or else to the list's."""
+    video = _found(entry, finder)
+    rate = entry.frame_rate or frame_rate
+    if rate is None or Path(video.path).suffix.lower() in MEDIA_SUFFIXES:
+        return video
+    return replace(video, frame_rate=rate) if Path(video.path).is_dir() else video
+
+
+def _found(entry: ListEntry, finder: VideoFinder) -> VideoRange:
+    if entry.youtube_id:
+        path, trimmed = finder.kinetics(entry.youtube_id, entry.start_seconds, entry.end_seconds)
+        return VideoRange(str(path)) if trimmed else _range(str(path), entry)
+    if entry.path.startswith("/"):
+        return _range(path_of_text(entry.path), entry)
+    if os.path.exists(entry.path):  # noqa: PTH110 - a Path for each line of a list costs more
+        return _range(entry.path, entry)
+    found = finder.by_path(entry.path)
+    return _range(str(found) if found.exists() else path_of_text(entry.path), entry)
+
+
+def _range(path: str, entry: ListEntry) -> VideoRange:
+    return VideoRange(path, entry.start_seconds, entry.end_seconds)
+
+
+def _is_nowhere(argument: str) -> bool:
+    """Whether there is no such file, no such pattern, and the name is not that of a video."""
+    if argument == "-" or glob.has_magic(argument) or Path(argument).exists():
+        return False
+    return Path(argument).suffix.lower() not in MEDIA_SUFFIXES
+
+
+def _matching(pattern: str, listing: VideoListing) -> Iterator[VideoRange]:
+    matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - may be absolute
+    if not matches:
+        listing.problems.append(f"{pattern}: the pattern matches nothing")
+    for match in matches:
+        if Path(match).is_dir():
+            inside = _frame_folder if is_frame_folder(Path(match)) else _folder
+            yield from inside(match, listing)
+        elif _is_media(match, listing):
+            yield VideoRange(match)
+
+
+def _manifest_or_folder(folder: str, listing: VideoListing) -> Iterator[VideoRange]:
+    """The videos of the manifest that `check` or `decode` wrote here, else the files below."""
+    if not _is_manifest(str(Path(folder) / RECORDS_FILE)):
+        yield from _folder(folder, listing)
+        return
+    for record in read_manifest(Path(folder)).records:
+        start, end = record.start_seconds, record.end_seconds
+        yield VideoRange(record.path, start, end, record.given_rate)
+
+
+def _is_manifest(records: str) -> bool:
+    return Path(records).is_file() and (Path(records).parent / DATASET_FILE).is_file()
+
+
+def _folder(folder: str, listing: VideoListing) -> Iterator[VideoRange]:
+    """Videos at any depth, sorted by path. Links to folders are followed; see `walk_folders`."""
+    found: list[tuple[str, float | None]] = []
+
+    def note(error: OSError) -> None:
+        listing.problems.append(f"{error.filename}: folder cannot be read ({error.strerror})")
+
+    for parent, folders, names in walk_folders(Path(folder), on_error=note):
+        folders[:] = (name for name in folders if not _is_hidden(name))
+        paths = (str(parent / name) for name in names if not _is_hidden(name))
+        videos = [(path, None) for path in paths if _is_media(path, listing)]
+        found += videos
+        if not videos and frame_names(names):
+            folders.clear()
+            found += ((video.path, video.frame_rate) for video in _frame_folder(parent, listing))
+    yield from (VideoRange(path, frame_rate=rate) for path, rate in sorted(found))
+
+
+def _frame_folder(folder: str | Path, listing: VideoListing) -> Iterator[VideoRange]:
+    """The folder as a video, when the rate of its frames is known."""
+    if listing.frame_rate is None:
+        listing.frame_folders += 1
+    else:
+        yield VideoRange(str(folder), frame_rate=listing.frame_rate)
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or name.endswith(".parts")
+
+
+def _is_media(path: str, listing: VideoListing) -> bool:
+    suffix = Path(path).suffix.lower()
+    if suffix in MEDIA_SUFFIXES:
+        return True
+    listing.skipped[suffix or "(no suffix)"] += 1
+    return False
+
+
+def _nothing_found(listing: VideoListing) -> str:
+    given = listing.arguments
+    names = ", ".join(str(entry) for entry in given[:3]) + (", …" if len(given) > 3 else "")
+    words = [f"no videos found in {names or 'an empty list of paths'}"]
+    if listing.skipped:
+        kinds = ", ".join(f"{count} × {suffix}" for suffix, count in listing.skipped.most_common(5))
+        words.append(f"files skipped because of their names: {kinds}")
+    if listing.frame_folders:
+        words.append(
+            f"{listing.frame_folders} folders of numbered images; to read each as one video, give "
+            "--frame-rate"
+        )
+    words += listing.problems[:5]
+    words.append("expected video files (.mp4, .avi, .mkv, .webm, …), folders of them, a pattern,")
+    words.append("a list (.txt, .csv, .tsv, .jsonl), or - for paths on standard input")
+    return "\n  ".join(words)

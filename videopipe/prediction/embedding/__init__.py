@@ -1,0 +1,1 @@
+"""Embeddings of videos, windows or frames, as tables, shards or arrays."""

@@ -1,0 +1,91 @@
+"""Predictions without files: `predict`, and `Predictor`, which keeps a model loaded."""
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+from videopipe.dataset.video_range import VideoRange
+from videopipe.models import load_model
+from videopipe.prediction.discovery import VideoArgument, VideoListing
+from videopipe.prediction.table.rows import Columns, PredictionRow, make_row
+from videopipe.scoring.engine import Engine
+from videopipe.scoring.settings import Execution, Scoring
+
+Paths = VideoArgument | Iterable[VideoArgument]
+
+
+class Predictor:
+    """A loaded model and its decoding processes.
+
+        with Predictor("runs/model", device="cuda") as predictor:
+            for row in predictor.predict("videos/"):
+                print(row["path"], row["label_1"], row["probability_1"])
+
+    Several threads may call `predict` at the same time. They share the model. Each call has its own
+    decoding processes, so limit the number of calls that run at once as you limit processes.
+
+    Keywords are those of `Scoring` (clips, windows, stride_seconds, precision, …) and of
+    `Execution` (device, workers, batch_size, timeout_seconds, …), `top_k`, `scores`, and
+    `frame_rate` of folders of frames.
+    """
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str],
+        *,
+        top_k: int = 5,
+        scores: bool = False,
+        frame_rate: float | None = None,
+        **settings: Any,
+    ) -> None:
+        scoring, execution = split_settings(settings)
+        self.frame_rate = frame_rate
+        network, self.card = load_model(Path(model))
+        self.columns = Columns(
+            labels=self.card.labels,
+            top_k=top_k,
+            scores=scores,
+            embeddings=scoring.embeddings,
+            windows=scoring.windows,
+        )
+        self._engine = Engine(network, self.card, scoring, execution)
+
+    def predict(self, paths: Paths) -> Iterator[PredictionRow]:
+        """Rows as they get ready, one per video or window, also for what cannot be decoded."""
+        given = [paths] if isinstance(paths, str | os.PathLike | VideoRange) else paths
+        for scores in self._engine.score(VideoListing(given, self.frame_rate)):
+            yield make_row(scores, self.columns)
+
+    def close(self) -> None:
+        """End the decoding processes."""
+        self._engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def predict(
+    model: str | os.PathLike[str], paths: Paths, **settings: Any
+) -> Iterator[PredictionRow]:
+    """Rows of predictions as they get ready: `for row in videopipe.predict("model", "videos/")`.
+
+    `paths`: files, folders, patterns, lists, manifests. Keywords as for `Predictor`.
+    """
+    with Predictor(model, **settings) as predictor:
+        yield from predictor.predict(paths)
+
+
+def split_settings(settings: dict[str, Any]) -> tuple[Scoring, Execution]:
+    """Keywords to the dataclass that knows them; TypeError for one that neither does."""
+    decides_scores = set(Scoring.__dataclass_fields__)
+    scoring = {name: value for name, value in settings.items() if name in decides_scores}
+    execution = {name: value for name, value in settings.items() if name not in decides_scores}
+    unknown = sorted(set(execution) - set(Execution.__dataclass_fields__))
+    if unknown:
+        known = ", ".join(sorted(decides_scores | set(Execution.__dataclass_fields__)))
+        raise TypeError(f"unknown keyword {unknown[0]!r}; known are top_k, scores, {known}")
+    return Scoring(**scoring), Execution(**execution)

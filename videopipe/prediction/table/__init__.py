@@ -1,0 +1,1 @@
+"""Rows of predictions: their columns, file formats, journals and parts, and the merged table."""

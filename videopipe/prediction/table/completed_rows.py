@@ -1,0 +1,147 @@
+"""Rows of earlier runs: which of them are kept, and which videos are predicted again."""
+
+import os
+import stat
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pretrained_2d.atomic import sync_folder
+from videopipe.dataset.video_range import VideoRange, real_path, text_as_path
+from videopipe.prediction.table.formats import format_of
+from videopipe.prediction.table.parts import scan_part
+from videopipe.system.content_id import content_id
+from videopipe.system.status import USED
+
+STAT_THREADS = 16  # they wait for a network disk, not for a processor
+VIDEOS_PER_CALL = 512
+COLUMNS = ("id", "path", "content_id", "status", "last")
+
+
+@dataclass(slots=True)
+class CompletedVideo:
+    """What the parts hold about one video."""
+
+    path: str  # as in the table, see `path_as_text`
+    content_id: str | None
+    written_at: float  # seconds since 1970; when its part was closed
+    rows: int = 0
+    complete: bool = False
+    failed: bool = False  # one of its rows has no scores
+
+
+def read_completed(files: Sequence[Path], schema: pa.Schema) -> dict[str, CompletedVideo]:
+    """By id, what the given parts hold. A video whose last window is missing is not complete."""
+    completed: dict[str, CompletedVideo] = {}
+    names = [name for name in COLUMNS if name in schema.names]
+    for file in files:
+        written_at = file.stat().st_mtime
+        for _, table in scan_part(file, pa.schema([schema.field(name) for name in names])):
+            lasts = table["last"].to_pylist() if "last" in names else [True] * len(table)
+            columns = [table[name].to_pylist() for name in COLUMNS[:4]]
+            for id_, path, content, status, last in zip(*columns, lasts, strict=True):
+                entry = completed.setdefault(id_, CompletedVideo(path, content, written_at))
+                entry.rows += 1
+                entry.complete = entry.complete or bool(last)
+                entry.failed = entry.failed or status not in USED
+                entry.written_at = min(entry.written_at, written_at)
+    return completed
+
+
+def read_failures(file: Path) -> list[tuple[str, str]]:
+    """(path, reason) of the rows of a table that have no scores."""
+    schema = pa.schema([(name, pa.string()) for name in ("path", "status", "error")])
+    rows = (row for _, table in scan_part(file, schema) for row in table.to_pylist())
+    return [(row["path"], row["error"] or "") for row in rows if row["status"] not in USED]
+
+
+def find_new_ids(
+    videos: Iterable[VideoRange], completed: Mapping[str, CompletedVideo]
+) -> dict[str, str]:
+    """Old id -> id, for rows of older tables, whose ids depend on how the path was written."""
+    by_path: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    known = {video.id for video in videos}
+    for id_, entry in completed.items():
+        if id_ not in known:
+            path = text_as_path(entry.path)
+            by_path[real_path(path)].append((id_, path))
+    if not by_path:
+        return {}
+    return {
+        id_: video.id
+        for video in videos
+        for id_, path in by_path.get(real_path(video.path), ())
+        if video.id_in_old_tables(path) == id_
+    }
+
+
+def find_changed(videos: Iterable[VideoRange], completed: Mapping[str, CompletedVideo]) -> set[str]:
+    """Ids of completed videos whose file has changed since."""
+    pairs = [(video, completed[video.id]) for video in videos if video.id in completed]
+    chunks = [pairs[i : i + VIDEOS_PER_CALL] for i in range(0, len(pairs), VIDEOS_PER_CALL)]
+    with ThreadPoolExecutor(STAT_THREADS) as threads:
+        changed = threads.map(
+            lambda chunk: [video.id for video, entry in chunk if has_changed(video, entry)], chunks
+        )
+        return {id_ for ids in changed for id_ in ids}
+
+
+def has_changed(video: VideoRange, entry: CompletedVideo) -> bool:
+    """Whether the file of a completed video has other content now.
+
+    Its bytes are compared only when it was modified after its row was written.
+    """
+    try:
+        status = os.stat(video.path)  # noqa: PTH116 - a million times; Path costs more
+    except (OSError, ValueError):
+        return False  # removed, or still missing: its row is kept
+    if entry.content_id is None:  # it could not be read then
+        return stat.S_ISREG(status.st_mode) and os.access(video.path, os.R_OK)
+    if max(status.st_mtime, status.st_ctime) <= entry.written_at:
+        return False
+    try:
+        return content_id(Path(video.path)) != entry.content_id
+    except OSError:
+        return False
+
+
+def drop_rows(files: Sequence[Path], ids: set[str], schema: pa.Schema) -> None:
+    """Remove the rows of these videos from the parts; each part is replaced as a whole."""
+    unwanted = pa.array(sorted(ids), pa.string())
+    only_ids = pa.schema([schema.field("id")])
+
+    def kept(table: pa.Table) -> pa.Table:
+        return table.filter(pc.invert(pc.is_in(table["id"], value_set=unwanted)))
+
+    for file in files:
+        rows = [(len(table), len(kept(table))) for _, table in scan_part(file, only_ids)]
+        before, after = (sum(column) for column in zip(*rows, strict=True)) if rows else (0, 0)
+        if after == 0:
+            file.unlink()
+        elif after < before:
+            _rewrite(file, schema, kept)
+
+
+def _rewrite(file: Path, schema: pa.Schema, change: Callable[[pa.Table], pa.Table]) -> None:
+    """Replace a part group by group; its time of change stays."""
+
+    def tables() -> Iterator[pa.Table]:
+        for _, table in scan_part(file, schema):
+            yield change(table)
+
+    times, beside = file.stat(), file.with_name(f".{file.name}.partial")
+    try:
+        with beside.open("wb") as opened:
+            format_of(file).write(opened, schema, tables())
+            opened.flush()
+            os.fsync(opened.fileno())
+        os.utime(beside, ns=(times.st_atime_ns, times.st_mtime_ns))
+        beside.replace(file)
+    finally:
+        beside.unlink(missing_ok=True)
+    sync_folder(file.parent)

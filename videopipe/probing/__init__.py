@@ -1,0 +1,1 @@
+"""Probing: frozen features of every video, and temporal heads trained on them."""

@@ -1,0 +1,1 @@
+"""Pictures of the kernels of an S4ND model: along each axis, in space, in frequency."""

@@ -1,0 +1,1 @@
+"""From clips to scores: the engine that evaluation and prediction share."""

@@ -1,0 +1,175 @@
+"""What a decoding process does with one video: its clips, preprocessed for the model."""
+
+import math
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
+from videopipe.dataset.sampling import Clip, adjacent_windows, dense_clips, sliding_windows
+from videopipe.dataset.video_range import VideoRange
+from videopipe.errors import DecodeError
+from videopipe.scoring.frame_reader import FrameReader
+from videopipe.scoring.settings import Scoring
+from videopipe.system.content_id import content_id
+from videopipe.video.video import open_video
+
+T = TypeVar("T")
+NO_FRAMES = torch.empty(0, dtype=torch.uint8)
+
+
+@dataclass(frozen=True)
+class ClipPlan:
+    """Which clips of a video are decoded, and how they are preprocessed."""
+
+    num_frames: int
+    clip_seconds: float
+    preprocessing: Preprocessing
+    clips: int | None  # evenly spread; None: as many as cover the video
+    stride_seconds: float  # where clips are not counted
+    crops: int
+    decoder: str
+    adjacent: bool = False  # windows never overlap; the last may end after the video
+
+    @classmethod
+    def of(cls, card: ModelCard, scoring: Scoring) -> "ClipPlan":
+        """The clips of this model under these settings."""
+        num_frames, clip_seconds = scoring.clip_shape(card)
+        return cls(
+            num_frames=num_frames,
+            clip_seconds=clip_seconds,
+            preprocessing=card.preprocessing,
+            clips=scoring.clips,
+            stride_seconds=scoring.stride_seconds or clip_seconds,
+            crops=scoring.crops,
+            decoder=scoring.decoder,
+        )
+
+    def num_clips(self, source: VideoRange, duration_seconds: float) -> int:
+        """About how many clips `windows` returns, without making them."""
+        end = duration_seconds if source.end_seconds is None else source.end_seconds
+        seconds = min(end, duration_seconds) - (source.start_seconds or 0.0)
+        return self.clips or max(1, math.ceil(seconds / self.stride_seconds))
+
+    def windows(self, source: VideoRange, duration_seconds: float) -> list[Clip]:
+        """The clips of a video, or of a range of it, in order of time."""
+        start = source.start_seconds or 0.0
+        end = duration_seconds if source.end_seconds is None else source.end_seconds
+        end = min(end, duration_seconds)
+        if end <= start:
+            raise DecodeError(
+                source.path, f"the range begins at {start:g} s, the video ends at {end:g} s"
+            )
+        if self.adjacent:
+            found = adjacent_windows(end - start, self.clip_seconds)
+        elif self.clips is None:
+            found = sliding_windows(end - start, self.clip_seconds, self.stride_seconds)
+        else:
+            found = dense_clips(end - start, self.clip_seconds, self.clips)
+        return [Clip(start + clip.start_seconds, start + clip.end_seconds) for clip in found]
+
+
+@dataclass(frozen=True)
+class ClipTask:
+    """One video for a decoding process."""
+
+    index: int
+    source: VideoRange
+    plan: ClipPlan
+    windows_done: int = 0  # not wanted again
+    max_clips: int | None = None
+    max_seconds: float | None = None  # of decoding; waiting for the model does not count
+
+
+@dataclass(frozen=True)
+class VideoFacts:
+    """What is known of a video apart from its frames."""
+
+    content_id: str | None = None
+    duration_seconds: float | None = None
+    problems: str | None = None  # defects of a file that decodes
+    too_long: str | None = None  # why decoding stopped before the end
+
+
+@dataclass(frozen=True)
+class DecodedClip:
+    """A crop of a clip, preprocessed except for normalisation."""
+
+    start_seconds: float
+    end_seconds: float  # of the video or its range, where the clip is longer
+    completes_window: bool  # the last crop of its clip
+    frames: Tensor  # uint8 (channels, time, height, width)
+
+    def without_frames(self) -> "DecodedClip":
+        """The same without the frames, which the model has by now."""
+        return replace(self, frames=NO_FRAMES)
+
+
+def decode_clips(task: ClipTask) -> Iterator[VideoFacts | DecodedClip]:
+    """Facts about the video, then its clips in order; each frame is decoded once."""
+    path, plan = Path(task.source.path), task.plan
+    content = _identify(path)
+    yield VideoFacts(content)
+    if path.stat().st_size == 0:
+        raise DecodeError(path, "the file is empty")
+    with open_video(path, plan.decoder, frame_rate=task.source.frame_rate) as video:
+        duration_seconds = video.duration_seconds
+        yield VideoFacts(content, duration_seconds)
+        end = task.source.end_seconds
+        num_clips = plan.num_clips(task.source, duration_seconds)
+        if task.max_clips is not None and num_clips > task.max_clips:
+            reason = (
+                f"{duration_seconds:g} s are {num_clips} clips; at most {task.max_clips} are "
+                "computed (max_clips_per_video)"
+            )
+            yield VideoFacts(content, duration_seconds, too_long=reason)
+            return
+        reader = FrameReader(video, plan.preprocessing, plan.crops, end)
+        windows = plan.windows(task.source, duration_seconds)[task.windows_done :]
+        decoded = reader.read(windows, plan.num_frames)  # crops: (crops, 3, time, size, size)
+        for seconds, (window, crops) in timed(decoded):
+            if task.max_seconds is not None and seconds > task.max_seconds:
+                reason = (
+                    f"decoding took more than {task.max_seconds:g} s up to "
+                    f"{window.end_seconds:g} s of the video (max_seconds_per_video)"
+                )
+                yield VideoFacts(content, duration_seconds, too_long=reason)
+                return
+            ends = [window.end_seconds, video.duration_seconds, *([] if end is None else [end])]
+            end_seconds = max(min(ends), window.start_seconds)
+            for number, frames in enumerate(crops):
+                last = number == plan.crops - 1
+                yield DecodedClip(window.start_seconds, end_seconds, last, frames)
+        yield VideoFacts(content, video.duration_seconds, "; ".join(video.problems) or None)
+
+
+def timed(items: Iterable[T]) -> Iterator[tuple[float, T]]:
+    """Each item with the seconds that it and the ones before it took to make."""
+    seconds, iterator = 0.0, iter(items)
+    while True:
+        before = time.monotonic()
+        try:
+            item = next(iterator)
+        except StopIteration:
+            return
+        seconds += time.monotonic() - before
+        yield seconds, item
+
+
+def _identify(path: Path) -> str:
+    """The content id of the file or folder of frames. A pipe is refused: opening it would block."""
+    try:
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise DecodeError(path, "is not a file (a pipe or a device)")
+        return content_id(path)
+    except FileNotFoundError:
+        raise DecodeError(path, "no such file") from None
+    except (OSError, ValueError) as error:
+        raise DecodeError(path, f"cannot be read ({error})") from None

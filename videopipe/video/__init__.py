@@ -1,0 +1,1 @@
+"""A video file and its frames by time."""

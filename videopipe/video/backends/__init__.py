@@ -1,0 +1,1 @@
+"""The decoding backends: one module each, listed in `videopipe.video.video`."""
