@@ -69,8 +69,9 @@ def compare(
     if batch_size is None:
         batches = [inputs[:1], inputs[1:]] if len(inputs) > 1 else [inputs]
     else:
-        batches = list(inputs[np.arange(-len(inputs) % batch_size + len(inputs)) % len(inputs)]
-                       .split(batch_size))  # fmt: skip
+        padded = -(-len(inputs) // batch_size) * batch_size  # the first clips fill the last batch
+        order = torch.arange(padded) % len(inputs)
+        batches = [inputs[places] for places in order.chunk(padded // batch_size)]
     actual = torch.cat([run(batch) for batch in batches])[: len(expected)]
     scale = expected.abs().max().clamp(min=torch.finfo(expected.dtype).tiny)
     return Agreement(

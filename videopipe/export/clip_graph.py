@@ -120,7 +120,7 @@ def _matrix_products(network: nn.Module) -> Iterator[None]:
             layer.engine = engine
 
 
-def first_lines(error: Exception) -> str:
+def first_lines(error: BaseException) -> str:
     """The beginning of an error message that may fill pages."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return " ".join(lines[:3])[:400] or type(error).__name__

@@ -5,7 +5,7 @@ evaluation these kernels are constants. Folding works on the graph, so it needs 
 whatever depends on parameters only is computed once, here, and stored in place of the parameters.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import reduce
 from typing import Any
 
@@ -68,8 +68,8 @@ def _evaluate(
             values[node] = reduce(getattr, str(node.target).split("."), module)
             continue
         args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)
-        function: Callable[..., Any] = node.target  # type: ignore[assignment]
-        values[node] = function(*args, **kwargs)
+        assert callable(node.target)
+        values[node] = node.target(*args, **kwargs)
         _free(values, (used for used in node.all_input_nodes if last_use[used] is node), kept)
     return [(node, values[node]) for node in order if node in kept]
 

@@ -62,10 +62,14 @@ def _write_onnx(
         raise ExportError(
             f"the weights take {size / 1e9:.1f} GB, and an ONNX file holds 2 GB; use --format pt2"
         )
-    names = {"input_names": [input_name], "output_names": [OUTPUT]}
     try:
         converted = torch.onnx.export(
-            program, dynamo=True, opset_version=OPSET, verbose=False, **names
+            program,
+            input_names=[input_name],
+            output_names=[OUTPUT],
+            opset_version=OPSET,
+            dynamo=True,
+            verbose=False,
         )
     except TRACING_ERRORS as error:
         raise ExportError(
