@@ -1,8 +1,9 @@
 """File locks between processes: one writer per result, one run per table.
 
 The lock is the operating system's (`flock`). It ends with the process that holds it, also when that
-process is killed, so no stale lock is left. The content of the file only tells other processes whom
-they wait for.
+process is killed, so no stale lock is left. A forked child inherits the open file, which would keep
+the lock alive after its parent; children close it at once. The content of the file only tells other
+processes whom they wait for.
 """
 
 import fcntl
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from weakref import WeakSet
 
 
 class FileLock:
@@ -21,6 +23,7 @@ class FileLock:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._handle: int | None = None
+        _LOCKS.add(self)
 
     @property
     def handle(self) -> int:
@@ -61,6 +64,17 @@ class FileLock:
             return os.path.samestat(os.fstat(self.handle), self.path.stat())
         except FileNotFoundError:
             return False
+
+
+_LOCKS: WeakSet[FileLock] = WeakSet()  # of this process
+
+
+def _release_in_child() -> None:
+    for lock in list(_LOCKS):
+        lock.release()  # closes the child's copy only; the parent still holds the lock
+
+
+os.register_at_fork(after_in_child=_release_in_child)
 
 
 @contextmanager

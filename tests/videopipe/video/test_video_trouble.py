@@ -58,7 +58,7 @@ def test_a_cut_mp4_is_known_from_its_index(shared: Path, tmp_path: Path) -> None
         (lambda _: None, "no such file"),
         (lambda path: path.write_bytes(b""), "the file is empty"),
         (lambda path: path.write_bytes(b"not a video" * 99), "cannot be opened as a video"),
-        (lambda path: path.mkdir(), "is not a file"),
+        (lambda path: path.mkdir(), "is a folder; expected a video file"),
         (lambda path: os.mkfifo(path), "is not a file"),
     ],
 )
