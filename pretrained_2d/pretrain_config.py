@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pretrained_2d.images.augmentation import Augmentation
+from pretrained_2d.images.augmentation import ImageAugmentation
 from pretrained_2d.setting import setting
 from pretrained_2d.training.recipe import Recipe
 
@@ -48,7 +48,9 @@ class PretrainConfig:
     )
     phases: tuple[PhaseConfig, ...] = setting((), "progressive training, instead of train_size")
 
-    augmentation: Augmentation = setting(default_factory=Augmentation, help="of training images")
+    augmentation: ImageAugmentation = setting(
+        default_factory=ImageAugmentation, help="of training images"
+    )
     recipe: Recipe = setting(default_factory=Recipe, help="how to train")
     objective: Literal["auto", "cross_entropy", "binary_cross_entropy"] = setting(
         "auto", "auto: binary for attributes (Celeb-A), else classes"

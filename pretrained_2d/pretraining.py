@@ -13,11 +13,10 @@ from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
 from pretrained_2d.checkpoints.folder import load_checkpoint
 from pretrained_2d.images.dataset import ResizeAndNormalize, TestImages, TrainImages
 from pretrained_2d.images.evaluation import ImageEvaluation
+from pretrained_2d.images.image_transform import ImageTransform
 from pretrained_2d.images.items import ImageItems, ImageListing, random_subset
 from pretrained_2d.images.preparation import training_and_validation
-from pretrained_2d.images.train_transform import TrainTransform
-from pretrained_2d.networks.backbones import BACKBONES, build
-from pretrained_2d.networks.options import network_options
+from pretrained_2d.networks.backbones import BACKBONES, build, network_options
 from pretrained_2d.pretrain_config import PretrainConfig
 from pretrained_2d.randomness import derive_seed
 from pretrained_2d.training.train import (
@@ -104,7 +103,7 @@ def _card(config: PretrainConfig, listing: ImageListing) -> ModelCard:
 
 
 def _phases(config: PretrainConfig, images: ImageItems, card: ModelCard) -> list[Phase]:
-    transform = TrainTransform(config.augmentation, card.preprocessing)
+    transform = ImageTransform(config.augmentation, card.preprocessing)
     data = TrainImages(images, transform, config.recipe.seed)
     if not config.phases:
         size = config.train_size or config.image_size

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from s4nd import conv
 from s4nd.axis import AxisConfig, AxisStateSpace, check_bandlimit
 from s4nd.cache import KernelCache
-from s4nd.engine import prefers_matmul
+from s4nd.engine_choice import prefers_matmul
 
 Engine = Literal["auto", "matmul", "fft"]
 Rate = float | Sequence[float]

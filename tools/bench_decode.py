@@ -242,15 +242,15 @@ def compare_workers(files: list[Path], args: argparse.Namespace) -> dict[int, fl
     from torch.utils.data import DataLoader
 
     from pretrained_2d.training.objective import collate
+    from videopipe.dataset.clip_transform import ClipTransform
     from videopipe.dataset.manifest import VideoRecord
     from videopipe.dataset.training_clips import ClipDataset
-    from videopipe.dataset.transforms import TrainTransform
 
     records = [VideoRecord(path=str(file), label=0, status="ok") for file in files]
     records = records * max(1, LOADER_CLIPS // len(records))
     data = ClipDataset(
         records, num_frames=args.num_frames, clip_seconds=args.clip_seconds,
-        short_side=args.short_side, transform=TrainTransform(),
+        short_side=args.short_side, transform=ClipTransform(),
     )  # fmt: skip
     rates = dict.fromkeys((1, 2), 0.0)
     for workers in [*rates] * args.repeats:

@@ -7,7 +7,7 @@ from pretrained_2d.setting import setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class Augmentation:
+class ImageAugmentation:
     """What is done to training images. The default is nothing: the test side's resize and crop."""
 
     crop: Literal["center", "pad", "random_resized"] = setting(
@@ -36,4 +36,4 @@ class Augmentation:
     @property
     def is_random(self) -> bool:
         """Whether two drawings of an image may differ."""
-        return self != Augmentation(padding=self.padding, crop_scale=self.crop_scale)
+        return self != ImageAugmentation(padding=self.padding, crop_scale=self.crop_scale)

@@ -8,8 +8,8 @@ from torch import Tensor
 from torchvision.transforms.v2 import functional
 
 from pretrained_2d.checkpoints.card import Preprocessing
+from pretrained_2d.images.image_transform import ImageTransform
 from pretrained_2d.images.items import ImageItems
-from pretrained_2d.images.train_transform import TrainTransform
 from pretrained_2d.randomness import Sample, seeded
 
 
@@ -18,7 +18,7 @@ class TrainImages:
     """`images[Sample(item, epoch, repeat)]`: one drawing of an image, always the same one."""
 
     items: ImageItems
-    transform: TrainTransform
+    transform: ImageTransform
     seed: int
 
     def __len__(self) -> int:

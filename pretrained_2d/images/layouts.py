@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from pretrained_2d.errors import ImageDataError
-from pretrained_2d.folders import walk_folders
+from pretrained_2d.folder_walk import walk_folders
 from pretrained_2d.images.celeba import find_celeba
 from pretrained_2d.images.decoding import SUFFIXES
 from pretrained_2d.images.items import CifarRecords, ImageFiles, ImageListing

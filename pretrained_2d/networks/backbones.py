@@ -1,6 +1,6 @@
 """Every network by name: `build("convnext_tiny", mixer="s4nd", num_classes=51, ndim=3)`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any
@@ -85,3 +85,26 @@ def build(architecture: str, **options: Any) -> nn.Module:
         return backbone.network(backbone.config(**{**backbone.fixed, **options}))
     except (TypeError, ValueError) as error:
         raise PretrainedError(f"{architecture} cannot be built: {error}") from error
+
+
+def network_options(
+    architecture: str, given: Mapping[str, Any], num_classes: int, image_size: int
+) -> dict[str, Any]:
+    """Options for `build`: what follows from the data, then what is given.
+
+    `axis` and `time_axis` name differences from the network's defaults, not whole axes.
+    """
+    options: dict[str, Any] = {"num_classes": num_classes}
+    defaults: dict[str, Any] = {}
+    if architecture in BACKBONES:
+        defaults = {
+            item.name: item.default_factory()  # type: ignore[operator]
+            for item in fields(BACKBONES[architecture].config)
+            if item.name in ("axis", "time_axis")
+        }
+        options["image_size"] = image_size
+    options |= given
+    for name in ("axis", "time_axis"):
+        if name in given and name in defaults:
+            options[name] = {**defaults[name], **given[name]}
+    return options

@@ -102,7 +102,7 @@ class ConvNeXtConfig:
         return tuple(max(1, n // d) for n, d in zip(self.input_size, divisors, strict=True))
 
 
-class Block(nn.Module):
+class ConvNeXtBlock(nn.Module):
     """Mix positions, then channels: signal + scale · perceptron(norm(mixer(signal)))."""
 
     def __init__(self, mixer: nn.Module, channels: int, scale: float | None, drop: float) -> None:
@@ -123,7 +123,7 @@ class Block(nn.Module):
         return signal + self.drop_path(branch).movedim(-1, 1)
 
 
-class Stage(nn.Module):
+class ConvNeXtStage(nn.Module):
     """Downsampling (none in the first stage), then blocks of one width."""
 
     def __init__(self, downsample: nn.Module | None, blocks: Sequence[nn.Module]) -> None:
@@ -175,7 +175,7 @@ def _scale_to_inputs(network: nn.Module, gain: float) -> None:
             nn.init.trunc_normal_(module.weight, std=gain * module.weight[0].numel() ** -0.5)
 
 
-def _stages(config: ConvNeXtConfig) -> list[Stage]:
+def _stages(config: ConvNeXtConfig) -> list[ConvNeXtStage]:
     rates = iter(drop_path_rates(config.drop_path, sum(config.depths)))
     kernel = (config.temporal_kernel, config.kernel, config.kernel)[3 - config.ndim :]
     stages = []
@@ -190,8 +190,8 @@ def _stages(config: ConvNeXtConfig) -> list[Stage]:
                 config.axes,
                 repeat_ends=config.temporal_padding == "replicate",
             )
-            blocks.append(Block(mixer, width, config.layer_scale, next(rates)))
-        stages.append(Stage(_downsample(config, index) if index else None, blocks))
+            blocks.append(ConvNeXtBlock(mixer, width, config.layer_scale, next(rates)))
+        stages.append(ConvNeXtStage(_downsample(config, index) if index else None, blocks))
     return stages
 
 

@@ -85,7 +85,7 @@ class ConvolutionLayer(nn.Module):
         return self.linear(signal.movedim(1, -1)).movedim(-1, 1)
 
 
-class Block(nn.Module):
+class IsotropicBlock(nn.Module):
     """signal + dropout(layer(norm(signal)))."""
 
     def __init__(self, layer: nn.Module, width: int, dropout: float) -> None:
@@ -109,7 +109,8 @@ class Isotropic(nn.Module):
         self.ndim = config.ndim
         self.encoder = linear(3, config.width)
         self.blocks = nn.ModuleList(
-            Block(_layer(config), config.width, config.dropout) for _ in range(config.depth)
+            IsotropicBlock(_layer(config), config.width, config.dropout)
+            for _ in range(config.depth)
         )
         self.norm = nn.LayerNorm(config.width)
         self.dropout = nn.Dropout(config.head_dropout)

@@ -108,7 +108,7 @@ class TokenS4ND(GatedS4ND):
         return super().forward(tokens.transpose(1, 2), rate).transpose(1, 2)
 
 
-class Block(nn.Module):
+class ViTBlock(nn.Module):
     """Mix tokens, then channels, each on a residual branch behind a norm."""
 
     def __init__(self, mixer: nn.Module, config: ViTConfig, drop: float) -> None:
@@ -137,7 +137,7 @@ class ViT(nn.Module):
         self.class_token = _tokens(1, width) if config.has_class_token else None
         self.positions = _tokens(config.num_tokens, width) if config.has_positions else None
         rates = drop_path_rates(config.drop_path, config.depth)
-        self.blocks = nn.ModuleList(Block(_mixer(config), config, rate) for rate in rates)
+        self.blocks = nn.ModuleList(ViTBlock(_mixer(config), config, rate) for rate in rates)
         self.norm = nn.LayerNorm(width, eps=config.eps)
         self.dropout = nn.Dropout(config.head_dropout)
         self.head = classifier(width, config.num_classes)

@@ -20,7 +20,7 @@ from pretrained_2d.training.memory import (
     naming_the_evaluation,
     naming_the_setting,
 )
-from pretrained_2d.training.mixup import Mixing
+from pretrained_2d.training.mixup import BatchMixing
 from pretrained_2d.training.objective import OBJECTIVES
 from pretrained_2d.training.optimiser import (
     ParameterGroup,
@@ -28,9 +28,9 @@ from pretrained_2d.training.optimiser import (
     parameter_groups,
 )
 from pretrained_2d.training.recipe import Recipe
-from pretrained_2d.training.report import TrainingReport
 from pretrained_2d.training.state import load_newest, require_same_settings, save_state, sweep
 from pretrained_2d.training.train import Best, Evaluate, Phase, TrainingProgress, TrainingResult
+from pretrained_2d.training.training_report import TrainingReport
 
 
 class TrainingRun:
@@ -58,7 +58,7 @@ class TrainingRun:
             self.accelerator.process_index, self.accelerator.num_processes, recipe.accumulation
         )
         self.objective = OBJECTIVES[objective](recipe.label_smoothing)
-        self.mixing = Mixing(recipe, card, self.shares) if recipe.mixes else None
+        self.mixing = BatchMixing(recipe, card, self.shares) if recipe.mixes else None
         groups = list(groups if groups is not None else parameter_groups(model, recipe))
         self.learner = Learner(model, groups, recipe, self.accelerator)
         self.report = TrainingReport(self.accelerator, recipe, groups, out)

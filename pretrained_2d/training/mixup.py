@@ -10,7 +10,7 @@ from pretrained_2d.training.batches import Shares
 from pretrained_2d.training.recipe import Recipe
 
 
-class Mixing:
+class BatchMixing:
     """Mixes a batch with its own mirror image; the draw depends on (seed, step) only."""
 
     def __init__(self, recipe: Recipe, card: ModelCard, shares: Shares) -> None:

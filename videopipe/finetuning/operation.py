@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -22,12 +22,14 @@ from pretrained_2d.training.train import (
     tiny_numbers_flushed,
     train,
 )
-from videopipe.dataset.manifest import Manifest
+from videopipe.dataset.clip_transform import ClipTransform
+from videopipe.dataset.manifest import Manifest, VideoRecord
 from videopipe.dataset.notation import describe_sampling, typical_rate
+from videopipe.dataset.training_clips import ClipDataset
 from videopipe.errors import DataError
-from videopipe.finetuning.clips import training_clips
-from videopipe.finetuning.config import FinetuneConfig
 from videopipe.finetuning.decoding_limit import LimitedClips, clip_errors
+from videopipe.finetuning.finetune_config import FinetuneConfig
+from videopipe.finetuning.finetune_recipe import ClipAugmentation
 from videopipe.finetuning.head import head_parameters, with_head_for
 from videopipe.finetuning.layers import (
     freeze_batch_norm,
@@ -120,7 +122,7 @@ def _train(
     out: Path,
     on_progress: Progress,
 ) -> TrainingResult:
-    clips = training_clips(videos.train, card, config.augmentation, config.recipe.seed)
+    clips = _training_clips(videos.train, card, config.augmentation, config.recipe.seed)
     validator = Validator(
         card,
         videos.validation,
@@ -179,3 +181,34 @@ def _peak_memory_bytes(out: Path) -> int | None:
     lines = (out / "metrics.jsonl").read_text().splitlines()
     noted = [json.loads(line).get("memory_bytes") for line in lines]
     return max((value for value in noted if value is not None), default=None)
+
+
+def _training_clips(
+    records: Sequence[VideoRecord], card: ModelCard, augmentation: ClipAugmentation, seed: int
+) -> ClipDataset:
+    """Random clips of the length and size that the card names, augmented."""
+    if card.num_frames is None or card.clip_seconds is None:
+        raise DataError(
+            "the checkpoint has no number of frames and seconds per clip; "
+            "set num_frames and clip_seconds"
+        )
+    size = card.preprocessing.image_size
+    shortest, longest = (round(factor * size) for factor in augmentation.scale)
+    transform = ClipTransform(
+        image_size=size,
+        short_side=(shortest, longest),
+        flip_probability=augmentation.flip,
+        rand_augment_layers=augmentation.rand_augment_layers,
+        rand_augment_magnitude=augmentation.rand_augment_magnitude,
+        rand_augment_probability=augmentation.rand_augment_probability,
+        interpolation=card.preprocessing.interpolation,  # other blur is another input at test time
+        squash=card.preprocessing.squash,
+        shuffle_frames=augmentation.shuffle_frames,
+    )
+    return ClipDataset(
+        records,
+        num_frames=card.num_frames,
+        clip_seconds=card.clip_seconds,
+        transform=transform,
+        seed=seed,
+    )

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pretrained_2d.folders import walk_folders
+from pretrained_2d.folder_walk import walk_folders
 from videopipe.errors import VideopipeError
 
 FINGERPRINT_DIGITS = 12

@@ -16,7 +16,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from threading import Event, Thread
 
-from pretrained_2d.folders import walk_folders
+from pretrained_2d.folder_walk import walk_folders
 from videopipe.dataset.layouts.listing import VIDEO_SUFFIXES
 from videopipe.dataset.layouts.lists import VideoFinder
 from videopipe.dataset.manifest import DATASET_FILE, RECORDS_FILE, read_manifest

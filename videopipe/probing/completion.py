@@ -13,7 +13,6 @@ from pretrained_2d.atomic import write_text
 from pretrained_2d.checkpoints.folder import CARD, WEIGHTS
 from videopipe.dataset.manifest import Manifest, VideoRecord, write_manifest
 from videopipe.errors import DataError
-from videopipe.probing.config import FeaturesConfig
 from videopipe.probing.feature_file import (
     ABOUT,
     BACKBONE,
@@ -25,6 +24,7 @@ from videopipe.probing.feature_file import (
     write_about,
     write_times,
 )
+from videopipe.probing.probe_config import FeaturesConfig
 from videopipe.system.status import USED
 
 REASONS_SHOWN = 3

@@ -15,7 +15,6 @@ from videopipe.dataset.sampling import Clip, frame_times
 from videopipe.errors import DataError
 from videopipe.models import load_model
 from videopipe.probing.completion import complete, summarise
-from videopipe.probing.config import FeaturesConfig
 from videopipe.probing.feature_file import (
     ABOUT,
     Features,
@@ -24,6 +23,7 @@ from videopipe.probing.feature_file import (
     read_journals,
 )
 from videopipe.probing.network import StepFeatures
+from videopipe.probing.probe_config import FeaturesConfig
 from videopipe.probing.views import chosen_videos, view_layout
 from videopipe.scoring.engine import Engine
 from videopipe.scoring.scores import VideoScores

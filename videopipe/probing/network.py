@@ -12,7 +12,7 @@ from pretrained_2d.checkpoints.card import ModelCard
 from pretrained_2d.errors import CheckpointError
 from pretrained_2d.networks.convolution import fold_time
 from videopipe.models import build_any
-from videopipe.probing.config import HeadConfig
+from videopipe.probing.probe_config import HeadConfig
 from videopipe.probing.temporal_heads import TemporalHead
 
 Rate = float | Sequence[float]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from s4nd import S4ND, AxisConfig
-from videopipe.probing.config import HeadConfig
+from videopipe.probing.probe_config import HeadConfig
 
 
 class Standardisation(nn.Module):

@@ -8,9 +8,9 @@ from torch import nn
 from pretrained_2d.checkpoints.card import ModelCard
 from videopipe.dataset.manifest import Manifest
 from videopipe.errors import DataError
-from videopipe.probing.config import FeaturesConfig
 from videopipe.probing.feature_file import ViewLayout
 from videopipe.probing.network import feature_shape
+from videopipe.probing.probe_config import FeaturesConfig
 from videopipe.scoring.settings import DEFAULT_CLIP_SECONDS, DEFAULT_NUM_FRAMES
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from videopipe.evaluation.comparison.table import ComparisonRow, Evaluation
-from videopipe.report.picture import COLOURS, Canvas, Picture, plain_log_scale
+from videopipe.report.canvas import COLOURS, Canvas, Picture, plain_log_scale
 
 
 def draw(rows: Sequence[ComparisonRow], evaluations: Sequence[Evaluation]) -> list[Picture]:

@@ -11,7 +11,7 @@ import jinja2
 from markupsafe import Markup
 
 from pretrained_2d import atomic
-from videopipe.report.picture import Picture
+from videopipe.report.canvas import Picture
 
 OWN_STYLE = re.compile(r'<style type="text/css">\*\{.*?</style>', re.DOTALL)
 Cell = str | int | float | bool | None
@@ -36,7 +36,7 @@ class Strip:
 
 
 @dataclass(frozen=True)
-class Block:
+class TextBlock:
     """Collapsible text: a configuration, a log."""
 
     title: str
@@ -54,7 +54,7 @@ class Section:
     tables: list[Table] = field(default_factory=list)
     pictures: list[Picture] = field(default_factory=list)
     strips: list[Strip] = field(default_factory=list)
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[TextBlock] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
 
     @property

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from videopipe.report.picture import COLOURS, INK, Canvas, Picture, plain_log_scale
+from videopipe.report.canvas import COLOURS, INK, Canvas, Picture, plain_log_scale
 
 Points = Sequence[tuple[float, float]]
 

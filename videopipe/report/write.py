@@ -9,7 +9,7 @@ from pretrained_2d import atomic
 from pretrained_2d.errors import PretrainedError
 from videopipe.errors import VideopipeError
 from videopipe.report.page import Section, write_page
-from videopipe.report.run import ReportedJob, Run, read_run
+from videopipe.report.run_record import ReportedJob, Run, read_run
 from videopipe.report.sections.evaluation import NUM_STRIPS, score_section
 from videopipe.report.sections.outcomes import comparison_section, health_section, inflation_section
 from videopipe.report.sections.overview import beside_section, overview_section

@@ -73,22 +73,6 @@ class _Step:
         return self.output is None or self.output.done()
 
 
-def score_videos(
-    network: nn.Module,
-    card: ModelCard,
-    videos: Iterable[Video],
-    *,
-    scoring: Scoring | None = None,
-    execution: Execution | None = None,
-) -> Iterator[VideoScores]:
-    """Scores of every video, as they get ready; `index` is the position in `videos`.
-
-    Every video has one result, or one per window, also when it fails.
-    """
-    with Engine(network, card, scoring or Scoring(), execution or Execution()) as engine:
-        yield from engine.score(videos)
-
-
 class Engine:
     """A model, and the processes that decode for it; both are kept between calls.
 

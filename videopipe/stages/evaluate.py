@@ -180,8 +180,8 @@ def _trained_on_validation_videos(model: Result, clips: Path) -> Result | None:
 
     A fine-tuning may continue a probe or another fine-tuning, so all inputs are followed.
     """
-    from videopipe.finetuning.config import FinetuneConfig
-    from videopipe.probing.config import FeaturesConfig, ProbeConfig
+    from videopipe.finetuning.finetune_config import FinetuneConfig
+    from videopipe.probing.probe_config import FeaturesConfig, ProbeConfig
 
     if model.inputs is None:
         return None

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from videopipe.pipeline.stage import Failure, Input, Inputs, Kind, Stage, Summary
-from videopipe.probing.config import FeaturesConfig
+from videopipe.probing.probe_config import FeaturesConfig
 
 
 def run(config: FeaturesConfig, inputs: Inputs, out: Path) -> Summary:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from videopipe.finetuning.config import FinetuneConfig
+from videopipe.finetuning.finetune_config import FinetuneConfig
 from videopipe.pipeline.stage import Input, Inputs, Kind, Stage, Summary
 
 

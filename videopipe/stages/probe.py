@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from videopipe.pipeline.stage import Input, Inputs, Kind, Stage, Summary
-from videopipe.probing.config import FeaturesConfig, ProbeConfig
+from videopipe.probing.probe_config import FeaturesConfig, ProbeConfig
 
 
 def run(config: ProbeConfig, inputs: Inputs, out: Path) -> Summary:
     """Train the head, and leave a checkpoint of the whole network; an interrupted run resumes."""
-    from videopipe.probing.training import train_probe
+    from videopipe.probing.head_training import train_probe
     from videopipe.system.progress import STEPS, progress
     from videopipe.system.training_bar import TrainingBar
 

@@ -40,7 +40,7 @@ def progress(label: str, *, total: float | None = None, unit: str = "items") -> 
             with _rich_bar(label, total, unit) as bar:
                 yield bar
         else:
-            lines = _Lines(label, total, unit)
+            lines = _LogLines(label, total, unit)
             yield lines
             lines.finish()
     finally:
@@ -68,7 +68,7 @@ class _Silence:
         pass
 
 
-class _Lines:
+class _LogLines:
     """A line every ten seconds, so that logs of long jobs stay short."""
 
     def __init__(self, label: str, total: float | None, unit: str) -> None:

@@ -4,7 +4,7 @@ import torch
 from pretrained_2d.checkpoints.card import ModelCard
 from pretrained_2d.errors import TrainingError
 from pretrained_2d.training.batches import Shares, share
-from pretrained_2d.training.mixup import Mixing
+from pretrained_2d.training.mixup import BatchMixing
 from pretrained_2d.training.recipe import Recipe
 
 CARD = ModelCard(architecture="x", labels=("a", "b", "c"))
@@ -15,7 +15,7 @@ CARD = ModelCard(architecture="x", labels=("a", "b", "c"))
 )
 @pytest.mark.parametrize("parts", [2, 4])
 def test_parts_are_mixed_as_the_whole_batch_would_be(settings, parts):
-    mixing = Mixing(Recipe(seed=3, **settings), CARD, Shares())
+    mixing = BatchMixing(Recipe(seed=3, **settings), CARD, Shares())
     images, targets = torch.randn(16, 3, 8, 8), torch.randint(3, (16,))
     for step in range(4):
         mixed, shares = mixing(images.clone(), targets, step)
@@ -27,7 +27,7 @@ def test_parts_are_mixed_as_the_whole_batch_would_be(settings, parts):
 
 
 def test_the_draw_depends_on_the_step_only():
-    mixing = Mixing(Recipe(mixup=0.8), CARD, Shares())
+    mixing = BatchMixing(Recipe(mixup=0.8), CARD, Shares())
     images, targets = torch.randn(4, 3, 8, 8), torch.randint(3, (4,))
     first, again = (mixing(images.clone(), targets, 7)[0] for _ in range(2))
     assert torch.equal(first, again)
@@ -35,7 +35,7 @@ def test_the_draw_depends_on_the_step_only():
 
 
 def test_all_frames_of_a_clip_get_the_same_box():
-    mixing = Mixing(Recipe(cutmix=1.0), CARD, Shares())
+    mixing = BatchMixing(Recipe(cutmix=1.0), CARD, Shares())
     clips = torch.arange(2.0).view(2, 1, 1, 1, 1).expand(2, 3, 5, 16, 16).clone()
     mixed, targets = mixing(clips, torch.tensor([0, 1]), 0)
     assert mixed.shape == clips.shape
@@ -45,9 +45,9 @@ def test_all_frames_of_a_clip_get_the_same_box():
 
 
 def test_odd_parts_and_missing_labels_are_refused():
-    mixing = Mixing(Recipe(mixup=0.8), CARD, Shares(0, 2, 2))
+    mixing = BatchMixing(Recipe(mixup=0.8), CARD, Shares(0, 2, 2))
     mixing.require_even_parts(16)
     with pytest.raises(TrainingError, match=r"batch_size is 12.*multiple of 8"):
         mixing.require_even_parts(12)
     with pytest.raises(TrainingError, match="names no labels"):
-        Mixing(Recipe(mixup=0.8), ModelCard(architecture="x"), Shares())
+        BatchMixing(Recipe(mixup=0.8), ModelCard(architecture="x"), Shares())

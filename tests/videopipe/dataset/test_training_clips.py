@@ -9,9 +9,9 @@ from torch.utils.data import DataLoader
 
 from pretrained_2d.checkpoints.card import Preprocessing
 from pretrained_2d.randomness import Sample
+from videopipe.dataset.clip_transform import ClipTransform
 from videopipe.dataset.manifest import VideoRecord
 from videopipe.dataset.training_clips import ClipDataset
-from videopipe.dataset.transforms import TrainTransform
 from videopipe.errors import DataError
 
 
@@ -27,7 +27,7 @@ def records(tmp_path_factory: pytest.TempPathFactory, tiny_video: Callable) -> l
 
 
 def dataset(records: list[VideoRecord], **options: object) -> ClipDataset:
-    transform = TrainTransform(image_size=24, short_side=(26, 32))
+    transform = ClipTransform(image_size=24, short_side=(26, 32))
     settings = {"num_frames": 8, "clip_seconds": 1.0, "transform": transform, "seed": 3} | options
     return ClipDataset(records, **settings)
 
@@ -85,7 +85,7 @@ def test_frames_come_from_the_stretch(
 
 def test_the_same_geometry_for_all_frames() -> None:
     still = torch.randint(0, 256, (1, 3, 60, 80), dtype=torch.uint8).expand(5, 3, 60, 80)
-    transform = TrainTransform(image_size=32, short_side=(40, 50), rand_augment_layers=3)
+    transform = ClipTransform(image_size=32, short_side=(40, 50), rand_augment_layers=3)
     for _ in range(20):
         frames = transform(still)
         assert frames.dtype == torch.uint8
@@ -96,7 +96,7 @@ def test_the_same_geometry_for_all_frames() -> None:
 def test_augmentation_keeps_the_picture() -> None:
     """pytorchvideo's RandAugment turns a third of all clips black; ours must not."""
     frames = torch.randint(60, 200, (2, 3, 64, 64), dtype=torch.uint8)
-    transform = TrainTransform(
+    transform = ClipTransform(
         image_size=64, short_side=(64, 64), rand_augment_probability=1.0, rand_augment_magnitude=7
     )
     means = [transform(frames).float().mean().item() for _ in range(60)]
@@ -108,7 +108,7 @@ def test_squashing_keeps_the_whole_width() -> None:
     frames = torch.zeros(1, 3, 40, 80, dtype=torch.uint8)
     frames[..., :8] = frames[..., -8:] = 255
     settings = {"image_size": 40, "short_side": (40, 40), "flip_probability": 0.0}
-    squashed = TrainTransform(**settings, rand_augment_layers=0, squash=True)(frames)
+    squashed = ClipTransform(**settings, rand_augment_layers=0, squash=True)(frames)
     assert squashed.shape == (1, 3, 40, 40)
     assert squashed[..., 0].min() == squashed[..., -1].min() == 255
     tested = Preprocessing(image_size=40, resize=40, squash=True).resize_and_crop(frames)
@@ -119,7 +119,7 @@ def test_shuffled_frames_are_the_same_frames() -> None:
     frames = torch.arange(9, dtype=torch.uint8).view(9, 1, 1, 1).expand(9, 3, 8, 8)
     settings = {"image_size": 8, "short_side": (8, 8), "rand_augment_layers": 0}
     orders = {
-        tuple(TrainTransform(**settings, shuffle_frames=True)(frames)[:, 0, 0, 0].tolist())
+        tuple(ClipTransform(**settings, shuffle_frames=True)(frames)[:, 0, 0, 0].tolist())
         for _ in range(5)
     }
     assert len(orders) > 1
@@ -128,6 +128,6 @@ def test_shuffled_frames_are_the_same_frames() -> None:
 
 def test_impossible_settings_are_named() -> None:
     with pytest.raises(ValueError, match="short_side must be two sizes"):
-        TrainTransform(image_size=224, short_side=(200, 320))
+        ClipTransform(image_size=224, short_side=(200, 320))
     with pytest.raises(ValueError, match="between 0 and 10"):
-        TrainTransform(rand_augment_magnitude=11)
+        ClipTransform(rand_augment_magnitude=11)

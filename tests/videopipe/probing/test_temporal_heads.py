@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 import torch
 
-from videopipe.probing.config import HeadConfig, HeadName
+from videopipe.probing.probe_config import HeadConfig, HeadName
 from videopipe.probing.temporal_heads import TemporalHead
 
 HEADS = get_args(HeadName)

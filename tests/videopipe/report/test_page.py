@@ -3,7 +3,7 @@ import re
 import pytest
 
 from videopipe.report import plots
-from videopipe.report.page import Block, Section, Strip, Table, render, write_page
+from videopipe.report.page import Section, Strip, Table, TextBlock, render, write_page
 
 EVIL = '<script>alert("x")</script>&$5$'
 
@@ -21,7 +21,7 @@ def sections() -> list[Section]:
             tables=[Table(EVIL, ("name", "number"), rows)],
             pictures=[plots.curves("curve", EVIL, {EVIL: points}, x="step", y="loss")],
             strips=[Strip("data:image/gif;base64,R0lGODlhAQABAAAAACw=", EVIL, EVIL)],
-            blocks=[Block(EVIL, EVIL)],
+            blocks=[TextBlock(EVIL, EVIL)],
             missing=[EVIL],
         ),
         Section("empty", "Nothing to show"),

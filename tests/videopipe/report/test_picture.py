@@ -1,4 +1,4 @@
-from videopipe.report.picture import Canvas
+from videopipe.report.canvas import Canvas
 
 
 def test_coordinates_are_short_and_labels_whole() -> None:

@@ -15,12 +15,17 @@ from videopipe.dataset.manifest import VideoRecord
 from videopipe.dataset.sampling import frame_times, sliding_windows
 from videopipe.dataset.video_range import VideoRange
 from videopipe.models import load_model
-from videopipe.scoring.engine import Engine, score_videos
+from videopipe.scoring.engine import Engine
 from videopipe.scoring.scores import VideoScores
 from videopipe.scoring.settings import Decoder, Execution, Scoring
 from videopipe.video.video import BACKENDS, open_video
 
 QUICK = Execution(device="cpu", workers=2, threads=2)
+
+
+def score_videos(network, card, videos, *, scoring=None, execution):
+    with Engine(network, card, scoring or Scoring(), execution) as engine:
+        yield from engine.score(videos)
 
 
 @pytest.fixture(scope="module")

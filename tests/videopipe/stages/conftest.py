@@ -105,7 +105,7 @@ def motion_features(
     flat_model: Path, motion_clips: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """Features of `motion_clips`: one view of four frames each."""
-    from videopipe.probing.config import FeaturesConfig
+    from videopipe.probing.probe_config import FeaturesConfig
     from videopipe.scoring.settings import Execution
     from videopipe.stages.features import run
 

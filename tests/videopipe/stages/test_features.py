@@ -19,8 +19,8 @@ from videopipe.dataset.manifest import Manifest, VideoRecord, read_manifest, wri
 from videopipe.errors import DataError
 from videopipe.models import load_model
 from videopipe.pipeline.stage import Inputs
-from videopipe.probing.config import FeaturesConfig
 from videopipe.probing.feature_file import FEATURES, read_features, read_journals
+from videopipe.probing.probe_config import FeaturesConfig
 from videopipe.scoring.settings import Execution
 from videopipe.stages.features import check, failures, keep
 from videopipe.stages.features import run as extract
@@ -227,7 +227,7 @@ import sys
 from pathlib import Path
 from videopipe.dataset.manifest import read_manifest
 from videopipe.probing import feature_file
-from videopipe.probing.config import FeaturesConfig
+from videopipe.probing.probe_config import FeaturesConfig
 from videopipe.probing.extraction import extract_features
 from videopipe.scoring.settings import Execution
 if __name__ == "__main__":

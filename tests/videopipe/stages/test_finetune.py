@@ -15,9 +15,9 @@ from videopipe.dataset.manifest import read_manifest
 from videopipe.errors import DataError
 from videopipe.evaluation.labelled import score_records
 from videopipe.evaluation.score_table import measure
-from videopipe.finetuning.config import FinetuneConfig
+from videopipe.finetuning.finetune_config import FinetuneConfig
+from videopipe.finetuning.finetune_recipe import ClipAugmentation, FinetuneRecipe
 from videopipe.finetuning.head import head_parameters
-from videopipe.finetuning.recipe import Augmentation, FinetuneRecipe
 from videopipe.finetuning.validation import Validator
 from videopipe.finetuning.validation_split import videos_of
 from videopipe.inflation.time_axis import time_parameters
@@ -33,7 +33,7 @@ QUICK = FinetuneConfig(
     recipe=FinetuneRecipe(
         epochs=2, batch_size=4, accumulation=2, lr=3e-3, weight_decay=0.05, workers=0, device="cpu"
     ),
-    augmentation=Augmentation(rand_augment_layers=0, flip=0.0, scale=(1.0, 1.1)),
+    augmentation=ClipAugmentation(rand_augment_layers=0, flip=0.0, scale=(1.0, 1.1)),
     decoding_workers=1,
 )
 SAVING = replace(QUICK, recipe=replace(QUICK.recipe, epochs=3, checkpoint_every_steps=1))

@@ -7,7 +7,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 
 from pretrained_2d.checkpoints.folder import load_checkpoint
 from pretrained_2d.errors import ImageDataError
-from pretrained_2d.images.augmentation import Augmentation
+from pretrained_2d.images.augmentation import ImageAugmentation
 from pretrained_2d.networks.isotropic import Isotropic
 from pretrained_2d.pretrain_config import PhaseConfig, PretrainConfig
 from pretrained_2d.training.recipe import Recipe
@@ -128,7 +128,7 @@ def test_broken_images_stop_the_run_or_are_left_out(images, tmp_path):
 def test_augmentation_and_mixing_run_together(images, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
-    augmentation = Augmentation(crop="random_resized", rand_augment="rand-m9-n2", erase=0.25)
+    augmentation = ImageAugmentation(crop="random_resized", rand_augment="rand-m9-n2", erase=0.25)
     recipe = Recipe(epochs=1, batch_size=6, mixup=0.8, cutmix=1.0, repeats=3, workers=0)
     summary = run(config(images, augmentation=augmentation, recipe=recipe), Inputs({}), out)
     assert summary["steps"] == 9

@@ -17,12 +17,12 @@ from videopipe.dataset.manifest import write_manifest
 from videopipe.dataset.moving_shapes import draw_scene, frames_of
 from videopipe.errors import DataError
 from videopipe.evaluation.score_table import read_scores
-from videopipe.finetuning.config import FinetuneConfig
-from videopipe.finetuning.recipe import FinetuneRecipe
+from videopipe.finetuning.finetune_config import FinetuneConfig
+from videopipe.finetuning.finetune_recipe import FinetuneRecipe
 from videopipe.models import load_model
 from videopipe.pipeline.stage import Inputs, Result
-from videopipe.probing.config import FeaturesConfig, HeadName, ProbeConfig, ProbeRecipe
 from videopipe.probing.feature_file import read_features
+from videopipe.probing.probe_config import FeaturesConfig, HeadName, ProbeConfig, ProbeRecipe
 from videopipe.scoring.settings import Execution
 from videopipe.stages.evaluate import EvaluateConfig
 from videopipe.stages.evaluate import run as evaluate

@@ -10,7 +10,7 @@ from pretrained_2d.checkpoints.folder import read_weights
 from tests.processes import ACCELERATE, kill, run, start_paused
 from videopipe.cli import main
 from videopipe.pipeline.stage import Inputs
-from videopipe.probing.config import ProbeConfig, ProbeRecipe
+from videopipe.probing.probe_config import ProbeConfig, ProbeRecipe
 from videopipe.stages.probe import run as probe
 
 Given = Callable[..., Inputs]
@@ -51,8 +51,8 @@ def test_two_processes_share_the_videos_and_give_the_features_of_one(
 PROGRAM = """
 import sys
 from pathlib import Path
-from videopipe.probing.config import ProbeConfig, ProbeRecipe
-from videopipe.probing.training import train_probe
+from videopipe.probing.probe_config import ProbeConfig, ProbeRecipe
+from videopipe.probing.head_training import train_probe
 if __name__ == "__main__":
     recipe = ProbeRecipe(epochs=4, batch_size=4, lr=1e-2, device="cpu", checkpoint_every_steps=3)
     train_probe(ProbeConfig(width=8, state=8, recipe=recipe), *map(Path, sys.argv[1:3]))

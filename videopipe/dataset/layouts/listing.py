@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pretrained_2d.folders import walk_folders
+from pretrained_2d.folder_walk import walk_folders
 from videopipe.video.frame_folder import frame_names
 
 VIDEO_SUFFIXES = frozenset(

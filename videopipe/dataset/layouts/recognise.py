@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from videopipe.dataset.layouts.folders import (
+from videopipe.dataset.layouts.class_folders import (
     find_class_folders,
     find_loose_videos,
     find_split_folders,

@@ -7,7 +7,7 @@ from pathlib import Path
 from videopipe.models import load_model
 from videopipe.report.kernels import drawing
 from videopipe.report.kernels.axes import DrawnAxis, draw_axes, seconds_per_step
-from videopipe.report.kernels.bases import basis_functions
+from videopipe.report.kernels.basis_functions import basis_functions
 from videopipe.report.kernels.space import plane_kernels
 from videopipe.report.page import Section
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from videopipe.report import plots
+from videopipe.report.canvas import BLUE, INK, PAGE_BLUE, Picture
 from videopipe.report.page import Section, Table
-from videopipe.report.picture import BLUE, INK, PAGE_BLUE, Picture
 
 MOST_ROWS = 300  # more make a page slow to open
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from videopipe.report import plots
-from videopipe.report.page import Block, Section, Table, format_cell
-from videopipe.report.run import ReportedJob, Run
+from videopipe.report.page import Section, Table, TextBlock, format_cell
+from videopipe.report.run_record import ReportedJob, Run
 
 
 def overview_section(run: Run) -> Section:
@@ -26,7 +26,7 @@ def overview_section(run: Run) -> Section:
     section.pictures.append(plots.stage_graph(_graph(run)))
     section.blocks += _configuration(run.folder)
     versions = "\n".join(f"{name} {number}" for name, number in run.environment.items())
-    section.blocks.append(Block("Versions", versions))
+    section.blocks.append(TextBlock("Versions", versions))
     return section
 
 
@@ -94,15 +94,15 @@ def _state(run: Run, job: ReportedJob) -> str:
     return states.pop() if len(states) == 1 else "partly " + sorted(states)[0]
 
 
-def _configuration(folder: Path) -> list[Block]:
+def _configuration(folder: Path) -> list[TextBlock]:
     now, before = folder / "pipeline.yaml", folder / "previous.yaml"
     if not now.is_file():
         return []
     text = now.read_text()
-    blocks = [Block("Configuration, as resolved", text)]
+    blocks = [TextBlock("Configuration, as resolved", text)]
     if before.is_file():
         lines = difflib.unified_diff(
             before.read_text().splitlines(), text.splitlines(), "previous", "now", lineterm="", n=2
         )
-        blocks.append(Block("Difference to the previous run", "\n".join(lines), open=True))
+        blocks.append(TextBlock("Difference to the previous run", "\n".join(lines), open=True))
     return blocks

@@ -6,8 +6,8 @@ from typing import Any
 
 from pretrained_2d.training.metrics_log import read_metrics
 from videopipe.report import plots
+from videopipe.report.canvas import Picture
 from videopipe.report.page import Section
-from videopipe.report.picture import Picture
 
 # (key of a record, title, unit of the vertical axis, what it means, logarithmic)
 TRAIN_CURVES = (

@@ -16,7 +16,7 @@ MAGNITUDES = 10  # the paper counts RandAugment's strength from 0 to 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainTransform:
+class ClipTransform:
     """RandAugment, a random scale, a random crop and a flip: uint8 in, uint8 out.
 
     The defaults are the paper's. `rand_augment_layers` operations are each applied with

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pretrained_2d.setting import setting
-from videopipe.finetuning.recipe import Augmentation, FinetuneRecipe
+from videopipe.finetuning.finetune_recipe import ClipAugmentation, FinetuneRecipe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,7 +12,9 @@ class FinetuneConfig:
     """How a video network is trained; the defaults are those of the paper."""
 
     recipe: FinetuneRecipe = setting(default_factory=FinetuneRecipe, help="how to train")
-    augmentation: Augmentation = setting(default_factory=Augmentation, help="of training clips")
+    augmentation: ClipAugmentation = setting(
+        default_factory=ClipAugmentation, help="of training clips"
+    )
     protocol: Literal["validation", "paper", "last"] = setting(
         "validation",
         "which checkpoint is kept: the best on validation videos; the best on the test videos, as "

@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from pretrained_2d.checkpoints.card import Preprocessing
-from pretrained_2d.images.augmentation import Augmentation
+from pretrained_2d.images.augmentation import ImageAugmentation
 from pretrained_2d.images.dataset import TrainImages
-from pretrained_2d.images.train_transform import TrainTransform
+from pretrained_2d.images.image_transform import ImageTransform
 from pretrained_2d.randomness import Sample
 
 PREPROCESSING = Preprocessing(image_size=16, resize=20)
-PAPER = Augmentation(
+PAPER = ImageAugmentation(
     crop="random_resized", flip=0.5, rand_augment="rand-m9-mstd0.5-inc1-n2", erase=0.25
 )
 
@@ -28,17 +28,17 @@ class Noise:
 
 
 def images(augmentation):
-    return TrainImages(Noise(), TrainTransform(augmentation, PREPROCESSING), seed=1)
+    return TrainImages(Noise(), ImageTransform(augmentation, PREPROCESSING), seed=1)
 
 
 @pytest.mark.parametrize(
     "augmentation",
     [
         PAPER,
-        Augmentation(crop="pad", flip=0.5),
-        Augmentation(augmix="augmix-m3-w3"),
-        Augmentation(erase=1.0),
-        Augmentation(),
+        ImageAugmentation(crop="pad", flip=0.5),
+        ImageAugmentation(augmix="augmix-m3-w3"),
+        ImageAugmentation(erase=1.0),
+        ImageAugmentation(),
     ],
 )
 def test_a_drawing_depends_on_epoch_item_and_repeat_only(augmentation):
@@ -63,12 +63,12 @@ def test_drawing_leaves_the_random_state_alone():
 
 def test_without_augmentation_training_sees_what_tests_see():
     pixels = Noise().read(0)
-    assert torch.equal(images(Augmentation())[0][0], PREPROCESSING.resize_and_crop(pixels))
+    assert torch.equal(images(ImageAugmentation())[0][0], PREPROCESSING.resize_and_crop(pixels))
 
 
 def test_erasing_fills_a_box_with_noise_of_the_normalised_scale():
-    plain = PREPROCESSING.normalize(images(Augmentation())[Sample(1)][0][None])[0]
-    erased = images(Augmentation(erase=1.0))[Sample(1)][0]
+    plain = PREPROCESSING.normalize(images(ImageAugmentation())[Sample(1)][0][None])[0]
+    erased = images(ImageAugmentation(erase=1.0))[Sample(1)][0]
     changed = (erased != plain).any(dim=0)
     assert 0 < changed.sum() < changed.numel()
 
@@ -82,4 +82,4 @@ def test_erasing_fills_a_box_with_noise_of_the_normalised_scale():
 )
 def test_bad_values_are_named(settings, message):
     with pytest.raises(ValueError, match=message):
-        Augmentation(**settings)
+        ImageAugmentation(**settings)

@@ -2,8 +2,7 @@ import torch
 
 from pretrained_2d.checkpoints.card import ModelCard
 from pretrained_2d.checkpoints.folder import build_from_card
-from pretrained_2d.networks.backbones import build
-from pretrained_2d.networks.options import network_options
+from pretrained_2d.networks.backbones import build, network_options
 from pretrained_2d.pretraining import set_bandlimit, with_bandlimit
 from s4nd import S4ND
 

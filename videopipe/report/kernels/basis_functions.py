@@ -5,7 +5,7 @@ import torch
 from s4nd import AxisConfig
 from s4nd.axis import AxisStateSpace
 from s4nd.bases import BASES
-from videopipe.report.picture import Canvas, Picture
+from videopipe.report.canvas import Canvas, Picture
 
 SAMPLES = 128
 NUM_FUNCTIONS = 5

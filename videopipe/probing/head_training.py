@@ -27,9 +27,9 @@ from videopipe.errors import DataError
 from videopipe.finetuning.validation_split import Videos, choose_videos
 from videopipe.inflation.time_axis import kernel_lengths, learned_lengths
 from videopipe.models import load_model
-from videopipe.probing.config import ProbeConfig
 from videopipe.probing.feature_file import Features, FeatureSet, read_features
 from videopipe.probing.network import ProbedNetwork, probe_entry
+from videopipe.probing.probe_config import ProbeConfig
 from videopipe.probing.temporal_heads import TemporalHead
 
 ROWS_AT_A_TIME = 256  # of validation features in memory

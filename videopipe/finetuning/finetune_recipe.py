@@ -21,7 +21,7 @@ class FinetuneRecipe(Recipe):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Augmentation:
+class ClipAugmentation:
     """Augmentation of a training clip, the same for all its frames."""
 
     rand_augment_layers: int = setting(1, "RandAugment: operations in a row; 0 is off")

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from pretrained_2d.folders import walk_folders
+from pretrained_2d.folder_walk import walk_folders
 from videopipe.dataset.layouts.listing import videos_below
 from videopipe.pipeline.fingerprint import digest_of_files
 from videopipe.prediction.discovery import VideoListing

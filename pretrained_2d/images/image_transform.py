@@ -11,18 +11,18 @@ from torch import Tensor
 from torchvision.transforms import v2
 
 from pretrained_2d.checkpoints.card import Preprocessing
-from pretrained_2d.images.augmentation import Augmentation
+from pretrained_2d.images.augmentation import ImageAugmentation
 from pretrained_2d.images.decoding import to_image, to_tensor
 
 
-class TrainTransform:
+class ImageTransform:
     """uint8 (3, height, width) of any size -> (3, image_size, image_size).
 
     uint8, except after erasing, which fills boxes with normalised noise and so returns normalised
     floats.
     """
 
-    def __init__(self, augmentation: Augmentation, preprocessing: Preprocessing) -> None:
+    def __init__(self, augmentation: ImageAugmentation, preprocessing: Preprocessing) -> None:
         self.augmentation, self.preprocessing = augmentation, preprocessing
         self.steps = v2.Compose(_steps(augmentation, preprocessing))
         self.erase = None
@@ -41,7 +41,7 @@ class TrainTransform:
         return self.erase(self.preprocessing.normalize(pixels[None]))[0]
 
 
-def _steps(augmentation: Augmentation, preprocessing: Preprocessing) -> list[Any]:
+def _steps(augmentation: ImageAugmentation, preprocessing: Preprocessing) -> list[Any]:
     size = preprocessing.image_size
     steps: list[Any] = []
     if augmentation.crop == "random_resized":
