@@ -1,4 +1,4 @@
-"""Walking through folders: the one way in which data sets, fingerprints and predictions do it."""
+"""Walk through folders; used by data sets, fingerprints and predictions."""
 
 import os
 from collections.abc import Callable, Iterator

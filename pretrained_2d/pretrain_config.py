@@ -30,7 +30,7 @@ class PretrainConfig:
     )
     data: Path | None = setting(None, "folder of images; not needed with the input `data`")
     large_data: Path | None = setting(
-        None, "as data, for a million files: they are not listed to see changes", runtime=True
+        None, "as data, for very many files: they are not listed to detect changes", runtime=True
     )
     data_version: str | None = setting(
         None, "version of large_data, such as 2012; another version means other data"

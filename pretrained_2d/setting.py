@@ -1,4 +1,4 @@
-"""Declaring a field of a configuration dataclass, with what a user must know about it."""
+"""Declaring a field of a configuration dataclass, with its help text and unit."""
 
 from dataclasses import MISSING, field
 from typing import Any

@@ -31,7 +31,7 @@ PADDINGS = ("zeros", "replicate")
 
 @dataclass(frozen=True)
 class AxisConfig:
-    """Everything about one axis that is not learnt; plain numbers and names, so it travels as JSON.
+    """The configuration of one axis: plain numbers and names, which JSON can hold.
 
     size: samples of the base grid; a longer signal is convolved with a kernel of `size` samples.
     state: state size N, even. basis: the initial A, B, P, see `s4nd.bases.BASES`.
@@ -41,7 +41,7 @@ class AxisConfig:
     bandlimit: keep a basis function iff step * |Im a| / 2 pi < bandlimit / 2, in base units.
     copies: independent state spaces; channel h uses copy h mod copies.
     start: `random` C; `deterministic`, the first basis function with taps that sum to one;
-        `identity`, a delta at lag 0 beside a state space that starts at zero and counts by 1/state,
+        `identity`, a delta at lag 0 plus a state space that starts at zero, scaled by 1/state,
         because an optimiser such as Adam moves all entries of C at once; `difference`, a delta at
         lag 0 plus a random kernel whose response to a constant signal is subtracted at lag 0, at
         every rate and throughout training: it responds to changes of the signal only; `paper`, the
@@ -120,7 +120,7 @@ def _check_positive_integer(name: str, value: object) -> None:
 
 
 def check_bandlimit(bandlimit: float | None) -> None:
-    """Refuse a negative or undefined cut."""
+    """Raise ValueError for a negative or undefined bandlimit."""
     if bandlimit is not None and not bandlimit >= 0:
         raise ValueError(f"bandlimit must be None or at least 0, got {bandlimit}")
 
@@ -139,7 +139,9 @@ class AxisStateSpace(nn.Module):
             )
         self.config, self.channels, self.outputs = config, channels, outputs
         self.bandlimit = config.bandlimit
-        self.conversions = 0  # times the parameters were moved or cast, which no version counts
+        self.conversions = (
+            0  # moves and casts of the parameters, which tensor versions do not count
+        )
         self._grids = Memo()
         copies, pairs, rank = config.copies, config.state // 2, config.num_low_rank
         kernels = outputs * (2 if config.bidirectional else 1)
@@ -191,7 +193,7 @@ class AxisStateSpace(nn.Module):
         return torch.promote_types(self.C.dtype, torch.float32)
 
     def _limited(self, c: Tensor, dtype: torch.dtype) -> Tensor:
-        """c (K, H, n, 2) without what lies above the bandlimit, compared in `dtype`."""
+        """c (K, H, n, 2), zero for functions above the bandlimit; compared in `dtype`."""
         if self.bandlimit is None:
             return c
         base_dt, a_imag = self.log_dt.to(dtype).exp(), self._tile(self.A_imag.to(dtype))
@@ -218,7 +220,7 @@ class AxisStateSpace(nn.Module):
             return taps
         delta = functional.pad(taps.new_ones(1), (length, length - 1))
         if self.config.start == "identity":
-            # A state space counts by 1 / state: so it leaves zero no faster than taps would.
+            # Scaled by 1 / state, the state space leaves zero no faster than single taps would.
             return taps / self.config.state + delta
         # The taps sum to one, whatever the parameters, the length and the rate: the response of
         # the sampled kernel to a constant signal is subtracted at lag 0, where nothing is mixed.

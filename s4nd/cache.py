@@ -89,6 +89,6 @@ class KernelCache(Memo):
             return self.get(key, make)
 
     def clear(self) -> None:
-        """Forget everything, also the parameters that were seen."""
+        """Remove all results and the references to the parameters."""
         super().clear()
         self._state = []

@@ -45,10 +45,10 @@ def toeplitz(taps: Tensor, size: int) -> Tensor:
 
 
 def repeat_ends(matrix: Tensor, taps: Tensor) -> Tensor:
-    """A Toeplitz matrix for a signal that goes on beyond its ends with its first and last sample.
+    """The Toeplitz matrix of a signal whose first and last sample are repeated beyond its ends.
 
-    matrix (..., size, size) of taps (..., 2 L): what a row finds before the signal is added to its
-    first column, and what it finds after the signal to its last.
+    matrix (..., size, size) of taps (..., 2 L): the taps of a row that fall before the signal are
+    added to its first column, those that fall after the signal to its last.
     """
     size, half = matrix.shape[-1], taps.shape[-1] // 2
     lags = torch.arange(-half, half, device=taps.device)[:, None]

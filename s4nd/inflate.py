@@ -1,4 +1,4 @@
-"""A trained layer gains one more axis."""
+"""Add an axis to a trained layer."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class S4ND(nn.Module):
 
     @torch.no_grad()
     def reset_skip(self) -> None:
-        """D starts normal; at zero in a dense layer, where it would send one signal everywhere."""
+        """Draw D; zero in a dense layer, where D would add the same signal to all outputs."""
         if self.out_channels is None:
             self.D.normal_()
         else:
@@ -209,7 +209,7 @@ class S4ND(nn.Module):
         ]
 
     def train(self, mode: bool = True) -> S4ND:
-        """Switch the mode; kernels made before are forgotten."""
+        """Switch the mode and empty the kernel cache."""
         self._cache.clear()
         return super().train(mode)
 

@@ -31,11 +31,11 @@ def from_reference(
     rank: int = 1,
     out_channels: int | None = None,
 ) -> S4ND:
-    """The S4ND that the reference layer with this state dict is.
+    """The S4ND that computes what the reference layer with this state dict does.
 
-    size: the length given at training, one per axis. What the state dict does not say is given:
+    size: the length given at training, one per axis. The other arguments are not in the state dict:
     directions, discretisation of diagonal state spaces, bandlimit, rank, dense outputs. The basis
-    of the axes is not recorded in the file; it names initial values only and says "diag-lin".
+    is not in it either; it decides initial values only, and is set to "diag-lin".
     """
     axes_found = _axes_of(state_dict)
     sizes = [size] * len(axes_found) if isinstance(size, int) else list(size)

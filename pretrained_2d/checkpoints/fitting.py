@@ -22,7 +22,7 @@ def check_fit(
 
 
 def load_tensors(network: nn.Module, tensors: Mapping[str, Tensor], *, strict: bool = True) -> None:
-    """`load_state_dict` for tensors of a file, which say nothing of the versions of modules.
+    """`load_state_dict` for tensors of a file, which hold no module versions.
 
     Some networks (torchvision's MNASNet) refuse a state dict without a version; the tensors fit
     the network as it is, so they get its own.
@@ -37,9 +37,9 @@ def mismatches(
     wanted: Mapping[str, Tensor],
     file_names: Mapping[str, str] | None = None,
 ) -> list[tuple[str, str]]:
-    """Pairs (what the network wants, what the file has, or has nearest to it).
+    """Pairs (tensor of the network, tensor of the file or a hint), as text, for all that differ.
 
-    file_names: what the tensors that are given were called in their file, if otherwise.
+    file_names: the names of the tensors in their file, where these differ.
     """
 
     def in_file(name: str) -> str:
@@ -49,7 +49,7 @@ def mismatches(
     problems: list[tuple[str, str]] = []
     for name, tensor in wanted.items():
         if name not in given:
-            # Only what will be shown is looked for: that takes time with thousands of names.
+            # Only for the lines that are printed: the search is slow with thousands of names.
             near = nearest(name, tensor, spare) if len(problems) < SHOWN else None
             found = f"missing; nearest: {in_file(near)}" if near else "missing"
             problems.append((_describe(name, tensor), found))

@@ -1,4 +1,4 @@
-"""The settings of image augmentation, quick to import; `train_transform.py` applies them."""
+"""The settings of image augmentation, quick to import; `image_transform.py` applies them."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,7 +8,7 @@ from pretrained_2d.setting import setting
 
 @dataclass(frozen=True, kw_only=True)
 class ImageAugmentation:
-    """What is done to training images. The default is nothing: the test side's resize and crop."""
+    """Augmentation of training images. The default is none: resize and crop as in evaluation."""
 
     crop: Literal["center", "pad", "random_resized"] = setting(
         "center", "center: as in tests; pad: shift by up to `padding`; random_resized: of any scale"
@@ -35,5 +35,5 @@ class ImageAugmentation:
 
     @property
     def is_random(self) -> bool:
-        """Whether two drawings of an image may differ."""
+        """Whether two augmentations of an image may differ."""
         return self != ImageAugmentation(padding=self.padding, crop_scale=self.crop_scale)

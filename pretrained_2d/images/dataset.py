@@ -15,7 +15,7 @@ from pretrained_2d.randomness import Sample, seeded
 
 @dataclass(frozen=True)
 class TrainImages:
-    """`images[Sample(item, epoch, repeat)]`: one drawing of an image, always the same one."""
+    """`images[Sample(item, epoch, repeat)]`: an augmented image, a function of the sample only."""
 
     items: ImageItems
     transform: ImageTransform
@@ -34,9 +34,9 @@ class TrainImages:
 
 @dataclass(frozen=True)
 class TestImages:
-    """`images[item]`: the test side of an image, uint8."""
+    """`images[item]`: an image preprocessed for evaluation, uint8."""
 
-    __test__ = False  # no test, whatever its name says to pytest
+    __test__ = False  # so that pytest does not collect it
 
     items: ImageItems
     preprocess: Callable[[Tensor], Tensor]

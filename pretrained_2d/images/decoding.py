@@ -13,7 +13,7 @@ from pretrained_2d.errors import ImageDataError
 SUFFIXES = {
     ".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".avif",
 }  # fmt: skip
-# What Pillow raises on files that are cut short, lie about themselves or are no images at all.
+# What Pillow raises on files that are truncated, have wrong headers or are not images.
 BROKEN = (OSError, SyntaxError, ValueError, EOFError, IndexError, struct.error,
           Image.DecompressionBombError)  # fmt: skip
 

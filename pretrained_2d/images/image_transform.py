@@ -1,4 +1,4 @@
-"""The training side of an image: crop, flip, RandAugment, AugMix and erasing, by timm and
+"""Augmentation of a training image: crop, flip, RandAugment, AugMix and erasing, by timm and
 torchvision, all drawn from the seed of the sample."""
 
 from typing import Any
@@ -30,7 +30,7 @@ class ImageTransform:
             self.erase = RandomErasing(augmentation.erase, mode="pixel", device="cpu")  # type: ignore[no-untyped-call]
 
     def __call__(self, pixels: Tensor) -> Tensor:
-        """One drawing; random states are the caller's."""
+        """Augment one image with the random state of the caller."""
         if self.augmentation.crop != "random_resized":
             pixels = self.preprocessing.resize_and_crop(pixels)
         if not self.augmentation.is_random:

@@ -151,4 +151,4 @@ class ImageListing:
         counts = ", ".join(f"{len(items)} {split}" for split, items in self.splits.items())
         what = "attributes" if self.multilabel else "classes"
         text = f"{self.layout}: {len(self.labels)} {what}, images: {counts}"
-        return text + (f"; {self.ignored} other files left aside" if self.ignored else "")
+        return text + (f"; {self.ignored} other files ignored" if self.ignored else "")

@@ -30,7 +30,7 @@ SPLITS = {"train": "train", "training": "train", "val": "val", "valid": "val",
 
 
 def find_images(folder: Path) -> ImageListing:
-    """The images of a folder in any layout we know.
+    """The images of a folder in any known layout.
 
     Raises:
         ImageDataError: says what was found instead and what is expected.
@@ -114,8 +114,8 @@ def _class_files(folder: Path, labels: tuple[str, ...], ignored: list[str]) -> I
     unknown = sorted(set(found) - set(labels))
     if unknown:
         raise ImageDataError(
-            f"{folder} has classes that train has not: {', '.join(unknown[:5])}; both must have the"
-            " same class folders"
+            f"{folder} has classes that train does not have: {', '.join(unknown[:5])};"
+            " both must have the same class folders"
         )
     if not found:
         raise ImageDataError(

@@ -76,7 +76,7 @@ def _read_record(
 def training_and_validation(
     splits: Mapping[str, ImageItems], share: float, seed: int
 ) -> tuple[ImageItems, ImageItems]:
-    """The training images, and those that choose the best network.
+    """The training images, and those on which the best network is chosen.
 
     "val" where the data has it, else `share` of the training images: never "test".
     """
@@ -137,7 +137,7 @@ def leave_out(
         first = "\n  ".join(each.reason for each in list(broken.values())[:5])
         raise ImageDataError(
             f"{len(broken)} of {len(items)} images in {where} cannot be read, and max_broken is"
-            f" {max_broken}:\n  {first}\nMend or remove them, or raise max_broken to leave them out"
+            f" {max_broken}:\n  {first}\nRepair or remove them, or raise max_broken"
         )
     if not broken:
         return items

@@ -53,7 +53,7 @@ LIBRARIES: dict[str, Callable[..., nn.Module]] = {
 
 
 def build(architecture: str, **options: Any) -> nn.Module:
-    """An untrained network; options are JSON and are checked against what it knows.
+    """An untrained network; options are JSON and are checked against its config.
 
     Raises PretrainedError that names the nearest architecture or option.
     """
@@ -90,7 +90,7 @@ def build(architecture: str, **options: Any) -> nn.Module:
 def network_options(
     architecture: str, given: Mapping[str, Any], num_classes: int, image_size: int
 ) -> dict[str, Any]:
-    """Options for `build`: what follows from the data, then what is given.
+    """Options for `build`: those that the data decides, replaced by those that are given.
 
     `axis` and `time_axis` name differences from the network's defaults, not whole axes.
     """

@@ -58,7 +58,7 @@ class ConvNeXtConfig:
     stem_kernel: int | Sequence[int] = 16  # samples, of the S4ND stem; one for all axes or each
     downsample_activation: bool = False  # a GELU after the S4ND of a downsampling
     downsample_gated: bool = True  # a gated linear unit after it
-    layers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # S4ND unlike the plan
+    layers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # see `replace_layers`
 
     def __post_init__(self) -> None:
         if self.ndim not in (2, 3):

@@ -148,7 +148,7 @@ def _convolve_tap_by_tap(
     for tap in sorted(range(weight.shape[2]), key=lambda tap: abs(tap - margin)):
         offset = tap - margin
         if abs(offset) >= time:
-            continue  # this tap only ever meets the zeros outside the clip
+            continue  # this tap falls outside the clip at every step
         begin, end = max(0, offset), min(time, steps + offset)
         part = functional.conv2d(
             fold_time(signal[:, :, begin:end]),

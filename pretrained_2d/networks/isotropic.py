@@ -42,7 +42,7 @@ class IsotropicConfig:
     head_dropout: float = 0.0
     axis: Mapping[str, Any] = field(default_factory=lambda: dict(CIFAR_AXIS))
     time_axis: Mapping[str, Any] = field(default_factory=dict)
-    layers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # S4ND unlike the plan
+    layers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # see `replace_layers`
 
     def __post_init__(self) -> None:
         if self.ndim not in (1, 2, 3):

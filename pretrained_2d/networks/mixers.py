@@ -1,7 +1,7 @@
 """The mixing layers of blocks: a convolution, a separable convolution, or S4ND.
 
 Every mixer is called as `mixer(signal, rate)`, signal (batch, channels, *axes) in and out. `rate`
-is the number of base samples per current sample, one number or one per axis; only S4ND heeds it.
+is the number of base samples per current sample, one number or one per axis; only S4ND uses it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -173,7 +173,7 @@ def make_mixer(
 
 
 def replace_layers(network: nn.Module, layers: Mapping[str, Mapping[str, Any]]) -> None:
-    """Give single S4ND layers other axes than the plan says.
+    """Give the named S4ND layers axes that differ from those of the others.
 
     layers: name -> {"axes": keywords of AxisConfig for each axis, "rank": number}, all JSON.
     """

@@ -1,8 +1,8 @@
 """The vision transformer, and S4ND-ViT with a 1D S4ND over the tokens in place of attention.
 
 Dosovitskiy et al., "An image is worth 16×16 words" (2021); Nguyen et al., "S4ND" (2022), 5.1.
-S4ND knows the order of the tokens by itself, so S4ND-ViT has neither positions nor a class token:
-the classifier sees the mean over tokens.
+The output of S4ND depends on the order of the tokens, so S4ND-ViT has neither positions nor a class
+token: the classifier takes the mean over tokens.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ class ViTConfig:
     axis: Mapping[str, Any] = field(default_factory=lambda: dict(TOKEN_AXIS))
     outputs: int = 2  # kernels for each channel, of S4ND
     norm_eps: float | None = None  # 1e-6 with attention and 1e-5 with S4ND, unless given
-    layers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # S4ND unlike the plan
+    layers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # see `replace_layers`
 
     def __post_init__(self) -> None:
         if self.ndim != 2:

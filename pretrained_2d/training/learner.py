@@ -97,7 +97,7 @@ class Learner:
 def average_weights(model: nn.Module, decay: float) -> ModelEmaV3:
     """An average that starts as the plain mean and becomes exponential after 1 / (1 − decay) steps.
 
-    With a fixed decay from the start, random weights would weigh in for tens of thousands of steps.
+    With a fixed decay, the random initial weights would count for tens of thousands of steps.
     """
     return ModelEmaV3(model, decay=decay, use_warmup=True, warmup_gamma=1.0, warmup_power=1.0)
 
@@ -122,7 +122,7 @@ def start_processes(recipe: Recipe, out: Path) -> Accelerator:
             ) from error
         raise
     if recipe.precision == "fp16" and accelerator.device.type == "cpu":
-        # Accelerate would train in fp32 without a word.
+        # Accelerate would train in fp32 without a warning.
         raise TrainingError("precision is fp16, which needs a GPU; use bf16 or fp32 on a CPU")
     if accelerator.distributed_type not in WAYS_TO_RUN:
         raise TrainingError(
@@ -134,7 +134,7 @@ def start_processes(recipe: Recipe, out: Path) -> Accelerator:
 
 @contextmanager
 def naming_the_precision(precision: str) -> Iterator[None]:
-    """Say what to do where a CPU has no kernel for a product in half precision."""
+    """Explain the error of a CPU that has no half-precision kernel for a layer."""
     try:
         yield
     except RuntimeError as error:

@@ -164,7 +164,7 @@ class TrainingRun:
         network = self.learner.wrapped
         logits = network(signal) if phase.rate == 1 else network(signal, phase.rate)
         loss = self.objective.loss(logits, targets)[:count].sum()
-        # DDP takes the mean over processes; the batch wants their sum.
+        # DDP computes the mean over processes; the gradient of the batch is their sum.
         self.accelerator.backward(loss * (self.shares.processes / size))
         with torch.no_grad():
             correct = self.objective.correct(logits, targets)[:count].sum()
@@ -203,7 +203,7 @@ class TrainingRun:
         self.accelerator.wait_for_everyone()
 
     def _save(self) -> None:
-        report = self.report.state(self.factor)  # first: a run gone bad must not be saved
+        report = self.report.state(self.factor)  # raises before a diverged run is saved
         if self.accelerator.is_main_process:
             state = {
                 **self.learner.state(),

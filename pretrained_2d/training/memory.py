@@ -1,4 +1,4 @@
-"""When a batch does not fit in memory: say what to lower, or find the batch that fits."""
+"""Errors that name the setting to lower when memory runs out, and the search for a batch size."""
 
 import resource
 import sys

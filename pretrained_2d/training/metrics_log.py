@@ -1,4 +1,4 @@
-"""`metrics.jsonl`: one JSON record a line, append only, never a record twice after a resume."""
+"""`metrics.jsonl`: one JSON record per line, appended; a resume never repeats a record."""
 
 import json
 import os

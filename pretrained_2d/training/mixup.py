@@ -25,7 +25,7 @@ class BatchMixing:
             mixup_alpha=recipe.mixup,
             cutmix_alpha=recipe.cutmix,
             prob=recipe.mix_probability,
-            label_smoothing=0.0,  # the objective smooths
+            label_smoothing=0.0,  # the objective applies label smoothing
             num_classes=len(card.labels),
         )
 

@@ -1,4 +1,4 @@
-"""What is learned: one class of many, or each of many attributes on its own."""
+"""Objectives: one class of many (cross entropy), or many binary attributes."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -32,7 +32,7 @@ class Phase:
     data: TrainingItems
     epochs: int
     normalize: Callable[[Tensor], Tensor]  # on the device, a whole batch: -> float
-    rate: float = 1.0  # base samples per sample, what S4ND layers must know about the resolution
+    rate: float = 1.0  # base samples per sample, for S4ND layers
     begin: Callable[[nn.Module], None] | None = None  # at the start, and again on resume
     card: ModelCard | None = None  # of networks kept in this phase, where it is another
 
@@ -73,8 +73,8 @@ class TrainingResult:
 def tiny_numbers_flushed() -> Iterator[None]:
     """Treat numbers below 1e-38 as zero, in this thread and in those it starts meanwhile.
 
-    CPUs compute with them in slow motion: a dense convolution that had made some of its weights
-    nearly zero took 1.1 s a step where it takes 0.08 s. No result can depend on them.
+    CPUs compute slowly with denormal numbers: a step of a dense convolution with such weights took
+    1.1 s instead of 0.08 s. They are too small to change a result.
     """
     before = not torch.tensor([1e-30]).mul(1e-9).item()
     torch.set_flush_denormal(True)
@@ -104,7 +104,7 @@ def train(
     named numbers, the same everywhere. For each metric in `monitor` the best network is kept in
     `out/best/<metric>` (higher is better, lower for losses); `out` itself is the best by the first,
     or the last network when nothing is monitored. `groups` says which parameters learn how fast
-    (`optim.parameter_groups` when not given).
+    (`optimiser.parameter_groups` when not given).
 
     Raises:
         TrainingError: the loss is not finite, a batch does not fit in memory, or `out` holds a run

@@ -27,7 +27,7 @@ from s4nd.compiled.pole_pairs import (
     x_backward,
 )
 
-SHARES = 16  # of the channels, at least; not one per thread, or sums would depend on the threads
+SHARES = 16  # of the channels, at least; fixed, so that sums do not depend on the threads
 
 
 @compiled
@@ -49,7 +49,7 @@ def forward(
 def _forward(
     counter: Array, y: Array, c: Array, spaces: Array, waves: Array, spectrum: Array, sums: Array
 ) -> None:
-    """What one thread does of it."""
+    """The share of one thread."""
     kernels, channels, pairs, _ = c.shape
     blocks = -(-pairs // LANES)
     space = np.zeros((blocks, spaces.shape[1], LANES))
@@ -95,7 +95,7 @@ def _backward(
     counter: Array, y: Array, c: Array, spaces: Array, waves: Array,
     sums: Array, of_spectrum: Array, of_log_dt: Array, of_c: Array, of_spaces: Array,
 ) -> None:  # fmt: skip
-    """What one thread does of it."""
+    """The share of one thread."""
     kernels, channels, pairs, _ = c.shape
     blocks, frequencies = -(-pairs // LANES), waves.shape[1]
     space = np.zeros((blocks, spaces.shape[1], LANES))

@@ -24,7 +24,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 Team: TypeAlias = tuple[int, int]
 OPTIONS: dict[str, Any] = {
     "nogil": True,
-    "fastmath": {"reassoc", "contract", "nsz"},  # sums may change their order
+    "fastmath": {"reassoc", "contract", "nsz"},  # allows the compiler to reorder sums
     "error_model": "numpy",
 }
 Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -43,14 +43,14 @@ def check() -> None:
 
 @cache
 def _version() -> str:
-    """Of all files here: numba does not renew what it kept of a function with those it calls."""
+    """A digest of all files here: numba reuses cached code although a called function changed."""
     files = sorted(Path(__file__).parent.glob("*.py"))
     return sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:8]
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Machine code, kept beside the function's file or in the user's cache folder."""
-    function.__qualname__ += f"_{_version()}"  # part of the name under which it is kept
+    """Machine code, cached beside the function's file or in the user's cache folder."""
+    function.__qualname__ += f"_{_version()}"  # part of the name of the cached file
     try:
         return numba.njit(function, cache=True, **OPTIONS)
     except RuntimeError:  # neither place can be written
@@ -137,7 +137,9 @@ def in_parallel(typing: Any, team: Any, function: Any, arguments: Any) -> Any:
                 start = builder.inttoptr(start, kind.as_pointer())
                 builder.call(start, [body, packed, builder.trunc(threads, integer), integer(0)])
         with builder.if_then(cgutils.is_not_null(builder, builder.load(failed)), likely=False):
-            message = ("a compiled loop of S4ND failed in a thread, probably for want of memory",)
+            message = (
+                "a compiled loop of S4ND failed in a thread, probably because memory ran out",
+            )
             context.call_conv.return_user_exc(builder, RuntimeError, message)
         return context.get_dummy_value()
 

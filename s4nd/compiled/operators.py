@@ -59,7 +59,7 @@ def _fake_taps_backward(
 
 
 def _save_taps(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    ctx.set_materialize_grads(False)  # the sums have none
+    ctx.set_materialize_grads(False)  # the sums have no gradient
     ctx.save_for_backward(output[1], *inputs[0])
     ctx.numbers = inputs[1:]
 
@@ -188,7 +188,7 @@ def _fake_product_backward(
 
 
 def _save_product(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, list[Tensor]]) -> None:
-    ctx.set_materialize_grads(False)  # what is kept has none
+    ctx.set_materialize_grads(False)  # the saved tensors have no gradient
     ctx.save_for_backward(inputs[1], *output[1], *inputs[2])
 
 

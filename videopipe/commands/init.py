@@ -22,8 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--architecture",
-        help="the network that a file of weights is of, see `videopipe models` (default: "
-        "convnext_tiny)",
+        help="network of a file of weights, see `videopipe models` (default: convnext_tiny)",
     )
     parser.add_argument("--image-size", type=int, default=224, help="pixels (default: 224)")
     parser.add_argument("--out", type=Path, help="the file to write (default: NAME.yaml here)")

@@ -130,7 +130,7 @@ def mcnemar_p_value(only_first: int, only_second: int) -> float:
 
 @dataclass(frozen=True)
 class EffectiveSample:
-    """A mean of grouped observations, and how many independent ones would know it as well."""
+    """A mean of grouped observations, and its effective sample size."""
 
     mean: float
     size: float

@@ -1,8 +1,8 @@
 """Evaluate the part of a traced graph that does not depend on its input.
 
 An S4ND layer computes its kernels from its parameters, and so do other layers that mix time. In
-evaluation these kernels are constants. Folding works on the graph, so it needs to know no layer:
-whatever depends on parameters only is computed once, here, and stored in place of the parameters.
+evaluation these kernels are constants. Folding works on the graph, whatever its layers are:
+each value that depends on parameters only is computed once and stored in place of the parameters.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """A time limit for each training clip, and errors that name the video.
 
 Training clips are decoded in the workers of a DataLoader, or in the training process itself. A file
-that makes its decoder hang would stop the training without a word.
+that makes its decoder hang would stop the training without an error.
 """
 
 import faulthandler

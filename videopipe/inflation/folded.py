@@ -119,7 +119,7 @@ def inflate(
 ) -> FoldedNetwork:
     """Any image classifier as a video classifier: `inflate(resnet, method="s3d", num_frames=16)`.
 
-    The module itself is changed and lives on inside the result; copy it first to keep the 2D
+    The module is changed in place and becomes part of the result; copy it first to keep the 2D
     network. `choices` are fields of InflationOptions; `num_classes` gives a new head.
     Raises ValueError for choices that cannot work and InflationError for networks that cannot.
     """

@@ -12,7 +12,7 @@ def with_new_head(
 ) -> tuple[nn.Module, ModelCard, frozenset[str]]:
     """A network built for `num_classes`, all other weights copied; its card; names of new tensors.
 
-    The builder makes the head, so that whatever belongs to it (a second head, a bias) comes along.
+    The builder makes the head, including its other parts (a second head, a bias).
     """
     if num_classes < 1:
         raise InflationError(f"num_classes must be at least 1, got {num_classes}")

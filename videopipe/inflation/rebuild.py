@@ -1,4 +1,4 @@
-"""Our own backbones grow along time by being built again with three axes; the weights follow."""
+"""Build one of our backbones again with three axes, and copy the 2D weights into it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -82,7 +82,7 @@ def rebuild(network: nn.Module, card: ModelCard, options: InflationOptions) -> V
 
 
 def _layer_of(name: str) -> str:
-    """All axes of an S4ND layer belong together."""
+    """The layer of a tensor; all axes of an S4ND layer belong to one layer."""
     layer, axes, _ = name.partition(".spaces.")
     return layer if axes else name.rpartition(".")[0]
 

@@ -1,8 +1,8 @@
 """Running a 2D network once to see which of its layers work on frames, and in what order.
 
-Names and types do not tell: a convolution may be applied to position tables, never be called, or be
-called on windows of a frame. So the network is run on one image and on two, and each layer is asked
-what it saw.
+Names and types are not enough: a convolution may be applied to position tables, never be called, or
+be called on windows of a frame. So the network is run on one image and on two, and the inputs and
+outputs of every layer are recorded.
 """
 
 import re

@@ -123,7 +123,7 @@ def _reasons(job: Job, results: Results) -> list[str]:
 
 
 def differences(record: Mapping[str, Any], job: Job) -> list[str]:
-    """What sets a job apart from the job of a record, key by key, old and new value."""
+    """The differences between a job and the job of a record: key, old and new value."""
     old, new = record.get("identity", {}), job.identity
     found = []
     if old.get("use") != new["use"]:

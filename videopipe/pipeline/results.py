@@ -6,7 +6,7 @@ runs/.locks/                            which process makes which result
 runs/.redo/                             requests of --redo that have not finished
 runs/<pipeline>/                        pipeline.yaml (resolved), run.json, the report
 
-A fingerprint covers what a result was asked to be. Its revision covers what it became: which items
+A fingerprint covers what decides a result. Its revision covers the outcome: which items
 failed, which --redo made it, and the revisions of its inputs. A result records the revisions of the
 inputs it was made from, and is out of date when one of them has changed.
 """

@@ -112,7 +112,7 @@ class _Asked:
 
 @dataclass
 class _Task:
-    """One job on its way to its result."""
+    """One job that is being run."""
 
     job: Job
     results: Results
@@ -121,8 +121,8 @@ class _Task:
     asked: _Asked
 
     def lead(self, on_state: OnState) -> Outcome:
-        """The first process decides, makes and completes, and tells the others."""
-        others_wait = True  # for a word from here, and not inside the stage
+        """In the first process: decide, run, complete the result, and share the outcome."""
+        others_wait = True  # for a value from `share`, and not inside the stage
         try:
             if (planned := self._decide()).action == "cached":
                 return self._cached(planned, on_state)
@@ -156,7 +156,7 @@ class _Task:
         return outcome
 
     def follow(self) -> Outcome:
-        """Every other process does what the first one says."""
+        """In every other process: follow the decision of the first."""
         verdict = self.processes.share()
         if verdict == "run":
             if self.job.record.distributed:
@@ -164,7 +164,7 @@ class _Task:
                 self.processes.wait()
             verdict = self.processes.share()
         if verdict == "failed":
-            raise StageError("stopped, because the first process did")
+            raise StageError("stopped, because the first process failed")
         return self._outcome("done")
 
     def _begin(self, planned: PlannedJob) -> bool:

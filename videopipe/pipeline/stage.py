@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 Config = TypeVar("Config")
-Summary = dict[str, Any]  # JSON; the numbers a reader wants first
+Summary = dict[str, Any]  # JSON; the most important numbers
 
 
 class Kind(StrEnum):

@@ -80,7 +80,7 @@ def predict(
 
 
 def split_settings(settings: dict[str, Any]) -> tuple[Scoring, Execution]:
-    """Keywords to the dataclass that knows them; TypeError for one that neither does."""
+    """Each keyword to the dataclass that has the field; TypeError where neither has it."""
     decides_scores = set(Scoring.__dataclass_fields__)
     scoring = {name: value for name, value in settings.items() if name in decides_scores}
     execution = {name: value for name, value in settings.items() if name not in decides_scores}

@@ -82,7 +82,7 @@ def keep_rows(folder: Path, out: Path) -> None:
 
 
 def summarise(out: Path) -> dict[str, Any]:
-    """The numbers a reader of a complete folder wants first."""
+    """The summary of a complete folder."""
     found = read_features(out)
     statuses = Counter(record.status for record in found.manifest.records)
     layout = found.layout

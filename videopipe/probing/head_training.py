@@ -38,7 +38,7 @@ Progress = Callable[[TrainingProgress], None] | None
 
 
 class FeatureItems:
-    """What a probe learns from: one view of each video, another one in each epoch."""
+    """The training data of a probe: one view of each video, a different one in each epoch."""
 
     def __init__(
         self, features: Features, rows: Sequence[int], labels: Sequence[int], seed: int
@@ -87,7 +87,7 @@ def train_probe(
 ) -> dict[str, Any]:
     """Train a head on the features in `features`; leaves a video checkpoint in `out`.
 
-    Resumes what `out` holds already. Returns the numbers a reader wants first.
+    Resumes what `out` holds already. Returns a summary.
     """
     found = read_features(features)
     videos = choose_videos(found.manifest, config.protocol)

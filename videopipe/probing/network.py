@@ -1,4 +1,4 @@
-"""A video network out of a backbone that sees frames or short clips and a head over time."""
+"""A video network: a backbone for frames or short clips, and a head over time."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace

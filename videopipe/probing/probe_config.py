@@ -117,5 +117,5 @@ class ProbeConfig(HeadConfig):
     protocol: Literal["validation", "paper", "last"] = setting(
         "validation",
         "the checkpoint kept is the best on validation videos; on the test videos, as the authors "
-        "did, which flatters; or the last one, with all training videos used",
+        "did (accuracies are too high); or the last one, with all training videos used",
     )

@@ -17,8 +17,8 @@ from videopipe.probing.probe_config import HeadConfig
 class Standardisation(nn.Module):
     """Zero mean and unit variance per channel over the training features.
 
-    The scale of features differs by orders of magnitude between networks; with it, one learning
-    rate serves all.
+    The scale of features differs by orders of magnitude between networks; standardised,
+    one learning rate suits all.
     """
 
     mean: Tensor

@@ -1,1 +1,1 @@
-"""See it: one self-contained page per run, and an atlas of kernels."""
+"""Reports: one self-contained page per run, and an atlas of kernels."""

@@ -1,4 +1,4 @@
-"""What a decoding process does with one video: its clips, preprocessed for the model."""
+"""Decode the clips of one video and preprocess them for the model; runs in a worker process."""
 
 import math
 import stat
@@ -82,7 +82,7 @@ class ClipTask:
     index: int
     source: VideoRange
     plan: ClipPlan
-    windows_done: int = 0  # not wanted again
+    windows_done: int = 0  # computed by an earlier run
     max_clips: int | None = None
     max_seconds: float | None = None  # of decoding; waiting for the model does not count
 

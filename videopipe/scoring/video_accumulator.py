@@ -67,7 +67,7 @@ class VideoAccumulator:
         self._start_seconds = None
 
     def _is_lost(self, failure: _Failure | None) -> bool:
-        """Whether there is no mean. How far decoding came before a timeout or crash is chance."""
+        """Whether the mean is not used: the clips decoded before a timeout or crash vary between runs."""
         if self._average.num_clips == 0:
             return True
         return failure is not None and (failure.kind != "error" or self.scoring.windows)

@@ -34,7 +34,7 @@ STAGE = Stage(
     inputs={
         "model": Input(
             (Kind.VIDEO_MODEL, Kind.BACKBONE)
-        ),  # an adopted network may have time already
+        ),  # an adopted network may have a time axis already
         "clips": Input((Kind.CLIPS,)),
     },
     output=Kind.VIDEO_MODEL,

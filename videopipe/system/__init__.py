@@ -1,1 +1,1 @@
-"""What the operating system is asked for: locks, folders, processes, worker pool, progress."""
+"""Locks, processes, the worker pool and progress."""

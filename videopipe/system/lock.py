@@ -2,8 +2,8 @@
 
 The lock is the operating system's (`flock`). It ends with the process that holds it, also when that
 process is killed, so no stale lock is left. A forked child inherits the open file, which would keep
-the lock alive after its parent; children close it at once. The content of the file only tells other
-processes whom they wait for.
+the lock alive after its parent; children close it at once. The content of the file only names the
+holder for processes that wait.
 """
 
 import fcntl

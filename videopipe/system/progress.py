@@ -142,5 +142,5 @@ class _RichBar:
         self.display.update(self.task, advance=amount, **fields)
 
     def resume(self, done: float, total: float | None = None) -> None:
-        # A reset forgets the speed so far.
+        # A reset also clears the measured speed.
         self.display.reset(self.task, completed=int(done), total=total or self.total, note="")

@@ -37,7 +37,7 @@ class RefusedPickleError(Exception):
 
 
 def _storage(content: bytes) -> Any:
-    """What torch writes for a storage inside a plain pickle: a whole `torch.save` of its own."""
+    """Load a storage inside a plain pickle, which torch writes with a nested `torch.save`."""
     return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
 
 

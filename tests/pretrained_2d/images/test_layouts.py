@@ -123,7 +123,7 @@ def test_celeba_without_its_partition_says_so(tmp_path):
         (lambda folder: paint(folder / "train/a.png"), "train has no class folders"),
         (
             lambda folder: (paint(folder / "train/cat/a.png"), paint(folder / "val/dog/a.png")),
-            "val has classes that train has not: dog",
+            "val has classes that train does not have: dog",
         ),
         (
             lambda folder: (paint(folder / "train/cat/a.png"), paint(folder / "val/a.png")),

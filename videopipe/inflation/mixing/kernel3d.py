@@ -61,7 +61,7 @@ class FoldedConv3d(nn.Module):
         self.reduction = reduction
 
     def __getattr__(self, name: str) -> Any:
-        """Networks may ask their convolution for its stride or number of channels."""
+        """Attributes of the convolution, such as its stride, which networks read."""
         try:
             return super().__getattr__(name)
         except AttributeError:

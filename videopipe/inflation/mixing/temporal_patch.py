@@ -37,7 +37,7 @@ class PatchConv(nn.Module):
         self.divisor = 1 if in_weights else patch
 
     def __getattr__(self, name: str) -> Any:
-        """Networks may ask their convolution for its stride or number of channels."""
+        """Attributes of the convolution, such as its stride, which networks read."""
         try:
             return super().__getattr__(name)
         except AttributeError:

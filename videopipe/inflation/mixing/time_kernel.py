@@ -115,5 +115,5 @@ class TimeMixing(nn.Module):
         return self.__dict__ | {"_made": None}
 
     def extra_repr(self) -> str:
-        """How it prints."""
+        """Shown by print(network)."""
         return f"padding={self.padding}, channel_dim={self.channel_dim}"

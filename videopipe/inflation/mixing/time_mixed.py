@@ -1,4 +1,4 @@
-"""Layers of a 2D network with something done along time behind them."""
+"""Layers of a 2D network followed by a module along time."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ class TimeMixed(nn.Module):
         self.time = time
 
     def __getattr__(self, name: str) -> Any:
-        """Networks may ask their layers for anything else, such as a stride."""
+        """Other attributes, such as a stride, which networks read from their layers."""
         try:
             return super().__getattr__(name)
         except AttributeError:

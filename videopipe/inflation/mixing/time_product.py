@@ -1,7 +1,7 @@
 """Multiplying a folded signal by a matrix over its steps, in whatever layout it comes.
 
-Convolutions on CPU give channels first or channels last, attention gives tokens; a wrong guess
-costs more than the product itself. So the signal is looked at as rows (clips, steps, places,
+Convolutions on CPU give channels first or channels last, attention gives tokens; copying to
+another layout costs more than the product. So the signal is viewed as rows (clips, steps, places,
 channels) where channels come last in memory, and as (clips, steps, channels, places) elsewhere.
 """
 

@@ -42,7 +42,7 @@ def merge_parts(
     def tables() -> Iterator[pa.Table]:
         start = 0
         if len(group_of):
-            groups.read(int(group_of[0]))  # tells how wide a row is
+            groups.read(int(group_of[0]))  # gives the size of a row
         while start < len(group_of):
             window = slice(start, start + groups.rows_per_group)
             numbers, rows = group_of[window], row_of[window]

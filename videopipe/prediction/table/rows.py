@@ -1,7 +1,7 @@
-"""What a row of predictions says: its columns, and how they are filled from scores.
+"""The rows of predictions: their columns, and how they are filled from scores.
 
 A row is a plain dictionary. Nothing in it depends on when, where or how fast it was computed, so
-that a run that was interrupted ends with the very rows of one that was not.
+that an interrupted and resumed run gives the same rows as an uninterrupted one.
 """
 
 from collections.abc import Sequence

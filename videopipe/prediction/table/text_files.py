@@ -104,7 +104,7 @@ class _Lines:
             yield line.decode()
 
     def csv(self) -> Iterator[list[str]]:
-        """Records. A carriage return inside a field need not be quoted: older tables had such."""
+        """Records. Older tables have fields with a carriage return that are not quoted."""
         replaced = False
 
         def lines() -> Iterator[str]:
