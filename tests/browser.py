@@ -49,7 +49,7 @@ def browse(tmp_path: Path) -> Callable[[Path, int], dict[str, Any]]:
     def open_page(page: Path, width: int) -> dict[str, Any]:
         browser = shutil.which("chromium") or shutil.which("chromium-browser")
         if browser is None:
-            pytest.skip("no Chromium on this machine")
+            pytest.skip("there is no Chromium; to run this test: apt install chromium")
         text = page.read_text().replace("<head>", "<head>" + CATCH, 1)
         probed = tmp_path / f"probed_{width}.html"
         probed.write_text(text.replace("</body>", PROBE + "</body>"))

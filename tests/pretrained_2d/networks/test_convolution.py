@@ -18,12 +18,17 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("time", [1, 2, 3, 6])
+def fits(case: str, time: int) -> bool:
+    """The padded clip is at least as long as the kernel."""
+    shape, _, padding, _ = CASES[case]
+    return time + 2 * padding[0] >= shape[2]
+
+
+@pytest.mark.parametrize(
+    ("case", "time"), [(c, t) for c in CASES for t in (1, 2, 3, 6) if fits(c, t)]
+)
 def test_every_route_is_the_3d_convolution(case: str, time: int) -> None:
     shape, stride, padding, groups = CASES[case]
-    if time + 2 * padding[0] < shape[2]:
-        pytest.skip("the clip is shorter than the kernel")
     signal = torch.randn(2, 8, time, 12, 12, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(shape, dtype=torch.float64, requires_grad=True)
     bias = torch.randn(shape[0], dtype=torch.float64)

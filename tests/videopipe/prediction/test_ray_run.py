@@ -11,10 +11,12 @@ from videopipe.prediction.resume import PredictionPlan
 from videopipe.prediction.shared_run import SharedRun
 from videopipe.scoring.settings import Execution, Scoring
 
+NEEDS_RAY = 'ray is not installed; to run this test: pip install "videopipe[ray]"'
+
 
 @pytest.mark.slow
 def test_two_ray_workers_give_the_same_rows(tiny_model, video_folder, tmp_path):
-    ray = pytest.importorskip("ray")
+    ray = pytest.importorskip("ray", reason=NEEDS_RAY)
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     try:
         tables = []
@@ -35,7 +37,7 @@ def test_two_ray_workers_give_the_same_rows(tiny_model, video_folder, tmp_path):
 
 
 def test_ray_is_not_started_by_many_processes(tiny_model, tmp_path):
-    pytest.importorskip("ray")
+    pytest.importorskip("ray", reason=NEEDS_RAY)
     request = TableRequest(model=tiny_model, out=tmp_path / "x.csv", engine="ray")
     run = SharedRun("run", Path(tmp_path), 0, 2)
     # It does not come to the columns and the writer.

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.videopipe.video.installed_backends import INSTALLED, auto_and_backends
 from videopipe.errors import DecodeError
 from videopipe.video.backends.pyav_stream import PyavStream
 from videopipe.video.containers import playlist_kind
 from videopipe.video.decoder import BackendUnavailableError, NoVideoError
-from videopipe.video.video import BACKENDS, load_backend, open_video
+from videopipe.video.video import open_video
 from videopipe.video.writing import write_video
 
 HLS = """#EXTM3U
@@ -45,21 +46,6 @@ PLAYLISTS = {
 }
 
 
-def installed(name: str) -> bool:
-    try:
-        load_backend(name)
-    except DecodeError:
-        return False
-    return True
-
-
-backends = pytest.mark.parametrize(
-    "backend",
-    ["auto"]
-    + [pytest.param(n, marks=pytest.mark.skipif(not installed(n), reason=n)) for n in BACKENDS],
-)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, tiny_video: Callable) -> Path:
     """Real films in other/, and files beside it that point to them."""
@@ -75,14 +61,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory, tiny_video: Callable) -> Pa
     return folder
 
 
-@backends
+@auto_and_backends
 @pytest.mark.parametrize("name", PLAYLISTS)
 def test_playlists_are_refused_by_their_content(backend: str, name: str, folder: Path) -> None:
     with pytest.raises(NoVideoError, match="not a video; give the video files themselves"):
         open_video(folder / name, backend)
 
 
-@backends
+@auto_and_backends
 @pytest.mark.parametrize("name", ["s%03d.jpg", "notes.txt"])
 def test_patterns_and_texts_are_refused(backend: str, name: str, folder: Path) -> None:
     with pytest.raises(DecodeError):
@@ -106,11 +92,11 @@ def test_a_film_may_be_called_like_a_pattern(tmp_path: Path, tiny_video: Callabl
         with open_video(path) as video:
             assert abs(float(video.frames_at([0.5, 0.0]).float().mean()) - 100) < 10
             assert video.info.num_frames == 10
-        for backend in filter(installed, ("torchcodec", "decord", "pytorchvideo")):
+        for backend in [name for name in INSTALLED if name != "av"]:
             with pytest.raises(BackendUnavailableError, match="use the backend av"):
                 open_video(path, backend)
     odd = tiny_video(tmp_path / "100%d pure*.mp4", height=64, width=64)
-    for backend in filter(installed, BACKENDS):
+    for backend in INSTALLED:
         with open_video(odd, backend) as video:
             assert len(video.frames_at([0.0, 1.0])) == 2
 

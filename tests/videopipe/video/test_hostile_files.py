@@ -12,11 +12,11 @@ import psutil
 import pytest
 import torch
 
+from tests.videopipe.video.installed_backends import backends_slow_except
 from videopipe.dataset.sampling import frame_times, random_clip, sliding_windows
-from videopipe.errors import DecodeError
 from videopipe.system.pool import Failed, Finished, WorkerPool
 from videopipe.video.decoder import EndOfVideoError
-from videopipe.video.video import BACKENDS, load_backend, open_video
+from videopipe.video.video import open_video
 from videopipe.video.writing import write_video
 
 TIMEOUT_SECONDS = 60.0
@@ -61,14 +61,8 @@ def decode_all(tasks: list[tuple[str, Path]]) -> dict[tuple[str, Path], list[obj
     return results
 
 
-@pytest.mark.parametrize(
-    "backend", [pytest.param(n, marks=[] if n == "av" else pytest.mark.slow) for n in BACKENDS]
-)
+@backends_slow_except("av")
 def test_every_odd_file_ends(backend: str, shared: Path) -> None:
-    try:
-        load_backend(backend)
-    except DecodeError as error:
-        pytest.skip(error.reason)
     folder = shared / "data/odd_videos"
     tasks = [(backend, path) for path in sorted(folder.iterdir()) if path.suffix != ".tsv"]
     assert len(tasks) == 51

@@ -10,41 +10,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from videopipe.errors import DecodeError
+from tests.videopipe.video.installed_backends import backends, backends_slow_except
 from videopipe.video.backends.pyav_stream import READING, PyavStream
-from videopipe.video.video import BACKENDS, load_backend, open_video
+from videopipe.video.video import open_video
 from videopipe.video.writing import write_video
 
 GREY_TOLERANCE = 3.0
 
 
-def installed(name: str) -> bool:
-    try:
-        load_backend(name)
-    except DecodeError:
-        return False
-    return True
-
-
-backends = pytest.mark.parametrize(
-    "backend",
-    [pytest.param(n, marks=pytest.mark.skipif(not installed(n), reason=n)) for n in BACKENDS],
-)
-
-# The same with the slower ones left to the slow tests.
-quick_backends = pytest.mark.parametrize(
-    "backend",
-    [
-        pytest.param(
-            name,
-            marks=[
-                pytest.mark.skipif(not installed(name), reason=name),
-                *([pytest.mark.slow] if name in ("decord", "pytorchvideo") else []),
-            ],
-        )
-        for name in BACKENDS
-    ],
-)
+# The slower ones are left to the slow tests.
+quick_backends = backends_slow_except("av", "torchcodec")
 
 
 def greys_of(frames: Tensor) -> list[float]:
