@@ -148,6 +148,11 @@ def predict_rows(found: Results) -> Iterator[Row]:
     yield Row(
         "prediction", "first row", f"after {first:.1f} s", "10 s", first / 10, 1.0, at_least=False
     )
+    if "write" in found:
+        yield Row(
+            "prediction", "1,024 numbers each", "embeddings, safe from a kill",
+            "plain pyarrow, Parquet", found["write"]["share_of_pyarrow"], 0.8,
+        )  # fmt: skip
 
 
 PARTS: dict[str, tuple[list[str], Callable[[Results], Iterator[Row]]]] = {
@@ -159,7 +164,7 @@ PARTS: dict[str, tuple[list[str], Callable[[Results], Iterator[Row]]]] = {
                   "plain torchcodec", "plain decord", "pytorchvideo decord",
                   "pytorchvideo pyav"], decode_rows),
     "prediction": (["bench_predict.py", "--data", "VIDEOS", "--parts", "throughput", "loop",
-                    "start"], predict_rows),
+                    "start", "write"], predict_rows),
 }  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """What `videopipe predict` costs beside its parts: throughput, memory over time, start-up.
 
-    python tools/bench_predict.py [--data FOLDER …] [--parts throughput loop memory start]
+    python tools/bench_predict.py [--data FOLDER …] [--parts throughput loop memory start write]
 
 throughput  clips per second of the whole, against decoding alone and the model alone, with the
             same processes and threads: one decoder and one model thread, for a light and a heavy
@@ -9,6 +9,7 @@ throughput  clips per second of the whole, against decoding alone and the model 
 loop        the whole, against a plain loop over pytorchvideo's loader and the same network.
 memory      of all processes, after a tenth of 5,000 small videos and at the end.
 start       seconds from the command to the first finished row.
+write       embeddings into a table that survives a kill, against plain pyarrow.
 """
 
 import argparse
@@ -23,8 +24,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from write_embeddings import write
+
 SHARED = Path(os.environ.get("VIDEOPIPE_SHARED", Path(__file__).parents[2] / "shared"))
-PARTS = ("throughput", "loop", "memory", "start")
+PARTS = ("throughput", "loop", "memory", "start", "write")
 LIGHT = {"depths": (1, 1, 1, 1), "widths": (8, 16, 32, 32)}
 HEAVY = {"depths": (1, 1, 3, 1), "widths": (32, 64, 128, 256)}
 FRAMES, SECONDS, PIXELS = 16, 2.0, 112
@@ -254,7 +257,7 @@ def journals(parts: Path) -> list[Path]:
     return [path for path in parts.glob("*.journal") if path.exists()]
 
 
-BENCHES = {"throughput": throughput, "loop": loop, "memory": memory, "start": start}
+BENCHES = {"throughput": throughput, "loop": loop, "memory": memory, "start": start, "write": write}
 
 if __name__ == "__main__":
     sys.exit(main())

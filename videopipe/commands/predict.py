@@ -10,8 +10,13 @@ from videopipe.scoring.settings import Decoder
 
 if TYPE_CHECKING:
     from videopipe.prediction.request import TableRequest
+    from videopipe.scoring.settings import Execution
 
 SUMMARY = "predict the classes of videos: files, folders or lists in, one table out, resumable"
+PATHS_HELP = (
+    "videos, folders, patterns, lists (.txt, .csv, .tsv, .jsonl, .parquet, .arrow), - for paths on "
+    "stdin"
+)
 EXAMPLES = """  videopipe predict MODEL videos/ --out predictions.parquet
   videopipe predict MODEL 'day*/*.mp4' extra.mkv --out predictions.csv --top-k 3
   videopipe predict MODEL list.txt --out scores.jsonl --scores --embeddings
@@ -31,20 +36,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add MODEL, PATHS, --out and the options."""
     parser.add_argument("model", metavar="MODEL", help="checkpoint folder")
     parser.add_argument(
-        "paths", metavar="PATHS", nargs="+",
-        help="videos, folders, patterns, lists (.txt, .csv, .tsv, .jsonl), - for paths on stdin",
+        "paths", metavar="PATHS", nargs="+", help=PATHS_HELP
     )  # fmt: skip
     add = parser.add_argument
     add("--out", "-o", required=True, metavar="FILE",
         help="ends in .parquet, .csv or .jsonl; rows are added to a table of the same model and "
              "settings")  # fmt: skip
-    add("--overwrite", action="store_true", help="replace a table of another model or settings")
-    add(
-        "--retry-failed", action="store_true",
-        help="predict videos again that have no scores yet (timeout, missing disk)",
-    )  # fmt: skip
-    add("--limit", type=int, metavar="N", help="only the first N videos")
-    add("--strict", action="store_true", help="exit 1 when a video is not ok")
+    add_run_options(parser)
 
     rows = parser.add_argument_group("columns")
     rows.add_argument("--top-k", type=int, default=5, metavar="K", help="best classes (5)")
@@ -56,6 +54,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="step from window to window (default: no overlap)",
     )  # fmt: skip
 
+    sampling = add_sampling(parser)
+    sampling.add_argument("--average", choices=("logits", "probabilities"), default="logits")
+    add_execution(parser)
+    add_old_name(parser, "--stride", "--stride-seconds")
+    add_old_name(parser, "--timeout", "--timeout-seconds")
+
+
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    """`--overwrite`, `--retry-failed`, `--limit`, `--strict`."""
+    add = parser.add_argument
+    add("--overwrite", action="store_true", help="replace a table of another model or settings")
+    add(
+        "--retry-failed", action="store_true",
+        help="try videos again that have no result yet (timeout, missing disk)",
+    )  # fmt: skip
+    add("--limit", type=int, metavar="N", help="only the first N videos")
+    add("--strict", action="store_true", help="exit 1 when a video is not ok")
+
+
+def add_sampling(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """How a video becomes clips."""
     sampling = parser.add_argument_group("how a video is sampled (default: as in evaluation)")
     sampling.add_argument("--clips", type=int, metavar="N", help="clips per video, evenly spread")
     sampling.add_argument(
@@ -70,12 +89,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="read folders of numbered images as videos with this many frames per second",
     )  # fmt: skip
     sampling.add_argument("--crops", type=int, choices=(1, 3), default=1, help="per clip (1)")
-    sampling.add_argument("--average", choices=("logits", "probabilities"), default="logits")
     sampling.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="fp32")
     sampling.add_argument(
         "--decoder", choices=get_args(Decoder), default="auto", help="decoding backend (auto)"
     )
+    return sampling
 
+
+def add_execution(parser: argparse.ArgumentParser) -> None:
+    """Where and how the work is done."""
     speed = parser.add_argument_group("execution")
     speed.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps")
     speed.add_argument("--workers", "-j", type=int, metavar="N", help="decoding processes")
@@ -98,26 +120,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     speed.add_argument("--compile", action="store_true", help="torch.compile the model (GPU)")
     speed.add_argument("--engine", choices=("local", "ray"), default="local")
-    add_old_name(parser, "--stride", "--stride-seconds")
-    add_old_name(parser, "--timeout", "--timeout-seconds")
 
 
 def main(args: argparse.Namespace) -> int:
     """Fill the table and report the number of rows."""
-    _prepare_decoders()
+    prepare_decoders()
+    return fill_table(_request(args), args)
+
+
+def fill_table(request: "TableRequest", args: argparse.Namespace) -> int:
+    """Fill the table of a request, report the number of rows; -> exit code."""
     from videopipe.prediction.operation import predict_table
     from videopipe.prediction.table.summary import num_scored
 
-    summary = predict_table(_request(args), args.paths)
+    summary = predict_table(request, args.paths)
     if summary is None:  # another process completes the table
         return 0
-    _report(args.out, summary)
+    _report(str(request.out), summary)
     if not num_scored(summary):
         return 1
     return 1 if args.strict and (summary["not_ok"] or summary["problems"]) else 0
 
 
-def _prepare_decoders() -> None:
+def prepare_decoders() -> None:
     """Start the fork server of the decoders, so that it imports in parallel to this process."""
     from multiprocessing import forkserver
 
@@ -128,7 +153,7 @@ def _prepare_decoders() -> None:
 def _request(args: argparse.Namespace) -> "TableRequest":
     from videopipe.errors import ConfigError
     from videopipe.prediction.request import TableRequest
-    from videopipe.scoring.settings import Execution, Scoring
+    from videopipe.scoring.settings import Scoring
 
     try:
         return TableRequest(
@@ -146,16 +171,7 @@ def _request(args: argparse.Namespace) -> "TableRequest":
                 decoder=args.decoder,
                 embeddings=args.embeddings,
             ),
-            execution=Execution(
-                device=args.device,
-                workers=args.workers,
-                threads=args.threads,
-                batch_size=args.batch_size,
-                timeout_seconds=args.timeout_seconds,
-                max_clips_per_video=args.max_clips_per_video,
-                max_seconds_per_video=args.max_seconds_per_video,
-                compile=args.compile,
-            ),
+            execution=execution_of(args),
             top_k=args.top_k,
             scores=args.scores,
             limit=args.limit,
@@ -166,6 +182,22 @@ def _request(args: argparse.Namespace) -> "TableRequest":
         )
     except ValueError as error:
         raise ConfigError([str(error)]) from None
+
+
+def execution_of(args: argparse.Namespace) -> "Execution":
+    """The settings of `add_execution`."""
+    from videopipe.scoring.settings import Execution
+
+    return Execution(
+        device=args.device,
+        workers=args.workers,
+        threads=args.threads,
+        batch_size=args.batch_size,
+        timeout_seconds=args.timeout_seconds,
+        max_clips_per_video=args.max_clips_per_video,
+        max_seconds_per_video=args.max_seconds_per_video,
+        compile=args.compile,
+    )
 
 
 def _report(out: str, summary: dict[str, Any]) -> None:
