@@ -83,6 +83,9 @@ def main(args: argparse.Namespace) -> int:
     print(f"input {entry['name']}: {entry['type']} {shape} ({', '.join(entry['axes'])})")
     operators = f"{sum(report.operators.values())} operators of {len(report.operators)} kinds"
     print(f"{operators}{opset}, {report.size_bytes / 1e6:.1f} MB")
+    convolutions = report.description["convolutions_3d"] or "no"
+    rank = report.description["largest_rank"]
+    print(f"{convolutions} 3D convolutions, tensors of rank {rank} at most")
     print(f"compared with {args.model}: {report.agreement}")
     print(f"written: {args.out} and {description_path(args.out)}")
     return 0

@@ -2,6 +2,7 @@
 
 import json
 import os
+import tempfile
 import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -11,7 +12,7 @@ from typing import Any
 from pretrained_2d import atomic
 from pretrained_2d.checkpoints.card import ModelCard
 from videopipe.export.agreement import Agreement, compare, generated_clips, real_clips
-from videopipe.export.clip_graph import ExportError, GraphInput, InputType, trace
+from videopipe.export.clip_graph import ExportError, GraphInput, InputType, shapes_of, trace
 from videopipe.export.file_formats import (
     OPSET,
     OUTPUT,
@@ -48,17 +49,19 @@ def export_checkpoint(
 ) -> ExportReport:
     """Write `out` and its description as JSON; `out` exists only if it agrees with the network.
 
-    Raises ExportError for a network that cannot be exported or a file that does not agree, and
-    CheckpointError for the folder itself.
+    Raises ExportError for a network that cannot be exported, a file that does not agree or an `out`
+    that cannot be written, and CheckpointError for the folder itself.
     """
     check_format(format)
+    _require_writable(out)
     network, card = load_model(folder)
     clips = real_clips(card, videos) if videos else generated_clips(card)
     of = GraphInput.of(card, input_type)
     program = trace(network, card, of, batch_size)
+    shapes = shapes_of(program)
     description = describe(card, of, format, batch_size)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    partial = out.with_name(f".{out.name}.{uuid.uuid4().hex[:8]}.partial")
+    # torch.export.save and load insist on the suffix.
+    partial = out.with_name(f".{out.stem}.{uuid.uuid4().hex[:8]}.partial{out.suffix}")
     try:
         operators = write_program(format, program, partial, of.name, description)
         agreement = compare(
@@ -70,7 +73,12 @@ def export_checkpoint(
                 f"the exported {format} file does not agree with {folder}: {agreement}. "
                 f"{out} was not written; raise --tolerance if this difference is acceptable"
             )
-        description |= {"agreement": asdict(agreement), "operators": operators}
+        description |= {
+            "agreement": asdict(agreement),
+            "operators": operators,
+            "largest_rank": shapes.largest_rank,
+            "convolutions_3d": shapes.convolutions_3d,
+        }
         text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
         atomic.write_text(description_path(out), text)
         with partial.open("rb") as file:
@@ -80,6 +88,18 @@ def export_checkpoint(
     finally:
         partial.unlink(missing_ok=True)
     return ExportReport(agreement, operators, out.stat().st_size, description)
+
+
+def _require_writable(out: Path) -> None:
+    """Before the minutes that tracing takes: make the folder, and a file in it for a moment."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out.parent):
+            pass
+    except OSError as error:
+        raise ExportError(
+            f"--out {out} cannot be written ({error.strerror}); name a file in a writable folder"
+        ) from error
 
 
 def description_path(out: Path) -> Path:

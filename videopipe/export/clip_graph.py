@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.export import Dim, ExportedProgram
 
 from pretrained_2d.checkpoints.card import ModelCard
@@ -104,6 +104,30 @@ def trace(
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # paths of this machine, for every operator
     return program
+
+
+@dataclass(frozen=True)
+class GraphShapes:
+    """What some runtimes limit: the rank of tensors, and convolutions over three axes."""
+
+    largest_rank: int
+    convolutions_3d: int
+
+
+def shapes_of(program: ExportedProgram) -> GraphShapes:
+    """The shapes of a traced graph. A folded network has no 3D convolution, a rebuilt one may."""
+    ranks = [_rank(node) for node in program.graph.nodes]
+    convolutions = [
+        node
+        for node in program.graph.nodes
+        if "conv" in str(node.target) and len(node.args) > 1 and _rank(node.args[1]) == 5
+    ]
+    return GraphShapes(max(ranks), len(convolutions))
+
+
+def _rank(node: object) -> int:
+    value = node.meta.get("val") if isinstance(node, fx.Node) else None
+    return value.ndim if isinstance(value, Tensor) else 0
 
 
 @contextmanager
