@@ -68,6 +68,7 @@ MAY_IMPORT = {
 # The two rooms at the top, one thin file for each stage and command, may import all of the others.
 AT_THE_TOP = {"videopipe.stages", "videopipe.commands"}
 ENTRIES_IN_A_ROOM = 18
+COMMANDS_AND_STAGES = 26  # of the rooms that are a list: one file for each of them
 # Module names that several rooms may use, because the room says which of them it is.
 SHARED_MODULE_NAMES = {
     "__init__", "errors",
@@ -164,7 +165,9 @@ def test_rooms_are_small() -> None:
         for folder in [ROOT / package, *(p.parent for p in (ROOT / package).rglob("__init__.py"))]:
             names = {path.name for path in folder.iterdir()}
             entries = names - {"__init__.py", "__pycache__", "py.typed"}
-            assert len(entries) <= ENTRIES_IN_A_ROOM, f"{folder}: {len(entries)} entries"
+            listing = ".".join(folder.relative_to(ROOT).parts) in AT_THE_TOP
+            most = COMMANDS_AND_STAGES if listing else ENTRIES_IN_A_ROOM
+            assert len(entries) <= most, f"{folder}: {len(entries)} entries"
 
 
 def test_a_class_name_has_one_meaning() -> None:

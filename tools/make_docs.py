@@ -50,14 +50,42 @@ This page is written by `python tools/make_docs.py`.
 
 def commands_page() -> str:
     os.environ["COLUMNS"] = "100"
-    from videopipe.cli import COMMANDS, build_parser
+    from videopipe.cli import COMMANDS, EXIT_CODES, build_parser
+    from videopipe.system.json_progress import EVENTS
 
     parser = build_parser()
     verbs = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
     parts = [
         f"## {name}\n\n```\n{verbs.choices[name].format_help().strip()}\n```\n" for name in COMMANDS
     ]
-    head = "# Commands\n\nWhat `videopipe COMMAND --help` says. Written by `tools/make_docs.py`.\n"
+    codes = [f"| {code} | {name}: {words} |" for code, (name, words) in EXIT_CODES.items()]
+    events = [
+        f"| `{event}` | {'; '.join(f'`{name}`: {words}' for name, words in fields.items())} |"
+        for event, fields in EVENTS.items()
+    ]
+    head = f"""\
+# Commands
+
+What `videopipe COMMAND --help` says. Written by `tools/make_docs.py`.
+
+## Exit codes
+
+| code | meaning |
+|---|---|
+{chr(10).join(codes)}
+
+## Progress for programs
+
+`run`, `predict` and `evaluate` take `--progress json`. They then write one JSON object per line to
+stderr; stdout is as without it. Every object has `event` and `time` (seconds since 1970). Programs
+should ignore events and fields that they do not know. Of several processes, the first one writes.
+A C library that writes to stderr itself, such as a decoder, bypasses this: ignore lines that do not
+begin with a brace.
+
+| event | fields |
+|---|---|
+{chr(10).join(events)}
+"""
     return head + "\n" + "\n".join(parts)
 
 

@@ -17,6 +17,7 @@ from videopipe.commands import (
     check,
     doctor,
     embed,
+    evaluate,
     export,
     graph,
     inflate,
@@ -25,8 +26,10 @@ from videopipe.commands import (
     models,
     plan,
     predict,
+    prune,
     report,
     run,
+    runs,
     stages,
     validate,
 )
@@ -58,14 +61,31 @@ COMMANDS: dict[str, ModuleType] = {
     "inflate": inflate,
     "predict": predict,
     "embed": embed,
+    "evaluate": evaluate,
     "export": export,
     "report": report,
     "kernels": kernels,
+    "runs": runs,
+    "prune": prune,
     "doctor": doctor,
 }
 
 OK, KNOWN_ERROR, BAD_CONFIGURATION, UNEXPECTED_ERROR = 0, 1, 2, 3
 INTERRUPTED, TERMINATED = 130, 143
+# The one table of exit codes: name and meaning. `tools/make_docs.py` writes it to docs/commands.md.
+EXIT_CODES = {
+    OK: ("ok", "done, or done before"),
+    KNOWN_ERROR: (
+        "known error",
+        "a problem you can fix; the message says what is wrong and what to do. Also: `check` found "
+        "videos that cannot be used; `predict` could score no video, or with `--strict` not all; "
+        "`doctor` found a problem",
+    ),
+    BAD_CONFIGURATION: ("bad configuration", "bad arguments or settings; all problems are listed"),
+    UNEXPECTED_ERROR: ("unexpected error", "a fault of videopipe; the traceback is in `error.log`"),
+    INTERRUPTED: ("interrupted", "Ctrl-C (SIGINT); the same command resumes"),
+    TERMINATED: ("terminated", "SIGTERM; the same command resumes"),
+}
 
 EPILOGUE = """first steps:
   videopipe doctor                            is this machine ready?
@@ -73,7 +93,8 @@ EPILOGUE = """first steps:
   videopipe COMMAND --help                    what a command takes, with examples
 
 exit codes: 0 done, 1 a problem you can fix, 2 bad configuration or arguments,
-3 a fault of videopipe (a traceback is saved), 130 interrupted (finished results are kept)
+3 a fault of videopipe (a traceback is saved), 130 interrupted, 143 terminated (finished results
+are kept)
 """
 
 
@@ -90,12 +111,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Threads that spin while waiting make torch ten times slower on shared cores. The variable is
     # read when torch is imported, which happens later, inside the commands.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    if getattr(args, "progress", "auto") != "json" or os.environ.get("RANK", "0") != "0":
+        return _run(args)
+    from videopipe.system.json_progress import emit, json_on_stderr
+
+    with json_on_stderr():
+        emit("start", command=list(sys.argv[1:] if arguments is None else arguments))
+        code = _run(args)
+        emit("end", exit_code=code)
+    return code
+
+
+def _run(args: argparse.Namespace) -> int:
     previous = signal.signal(signal.SIGTERM, _terminate)
     try:
         return int(COMMANDS[args.command].main(args))
     except ConfigError as error:
-        _say(f"{len(error.problems)} {_problems(error)} in the configuration:\n{error}")
-        return BAD_CONFIGURATION
+        words = f"{len(error.problems)} {_problems(error)} in the configuration:\n{error}"
+        return _end(BAD_CONFIGURATION, words)
     except BrokenPipeError:  # the reader of the output has ended (`videopipe stages | head`)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
@@ -106,14 +139,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if behind is not None:
             return _end_interrupted(behind)
         if _is_known(error):
-            _say(f"Error: {error}")
-            return KNOWN_ERROR
+            return _end(KNOWN_ERROR, f"Error: {error}")
         saved = _save_traceback(args, error)
-        _say(
+        return _end(
+            UNEXPECTED_ERROR,
             f"Unexpected {type(error).__name__}: {error}\n"
-            f"This is a fault of videopipe, not yours. {saved}"
+            f"This is a fault of videopipe, not yours. {saved}",
         )
-        return UNEXPECTED_ERROR
     finally:
         signal.signal(signal.SIGTERM, previous)
 
@@ -157,8 +189,8 @@ class _Version(argparse.Action):
 
 
 def _end_interrupted(interruption: KeyboardInterrupt) -> int:
-    _say(str(interruption) or "Interrupted. Everything finished so far is kept.")
-    return TERMINATED if isinstance(interruption, Terminated) else INTERRUPTED
+    code = TERMINATED if isinstance(interruption, Terminated) else INTERRUPTED
+    return _end(code, str(interruption) or "Interrupted. Everything finished so far is kept.")
 
 
 def _interruption_behind(error: BaseException) -> KeyboardInterrupt | None:
@@ -192,10 +224,17 @@ def _save_traceback(args: argparse.Namespace, error: Exception) -> str:
     return f"The traceback is in {path}; please report it."
 
 
-def _say(message: str) -> None:
+def _end(code: int, message: str) -> int:
+    """Say why the command ends; returns its exit code."""
+    from videopipe.system import json_progress
+
+    if json_progress.active():
+        json_progress.emit("error", kind=EXIT_CODES[code][0], text=message)
+        return code
     rank, processes = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
     prefix = f"[process {rank}] " if processes != "1" else ""
     print(f"{prefix}{message}", file=sys.stderr, flush=True)
+    return code
 
 
 def _problems(error: ConfigError) -> str:

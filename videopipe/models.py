@@ -30,3 +30,10 @@ def build_any(card: ModelCard) -> nn.Module:
 
     network = build(card.architecture, **card.options)
     return FoldedNetwork(network, InflationPlan.from_json(card.inflation))
+
+
+def num_outputs(model: nn.Module) -> int:
+    """The number of classes of the head; 0 for an encoder."""
+    head = model.head
+    assert isinstance(head, nn.Module)
+    return max((len(parameter) for parameter in head.parameters()), default=0)

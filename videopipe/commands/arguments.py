@@ -66,6 +66,16 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_progress_argument(parser: Any) -> None:
+    """`--progress`, of a parser or a group of one; the command line acts on it."""
+    parser.add_argument(
+        "--progress",
+        choices=("auto", "json"),
+        default="auto",
+        help="json: one JSON object per line on stderr, for programs (auto)",
+    )
+
+
 def check_out_folder(out: Path, source: Path, *, overwrite: bool) -> None:
     """Refuse an `--out` that would replace something, unless `--overwrite` is given."""
     if out.resolve() == source.resolve():

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from videopipe.commands.arguments import add_old_name
+from videopipe.commands.arguments import add_old_name, add_progress_argument
 from videopipe.scoring.settings import Decoder
 
 if TYPE_CHECKING:
@@ -120,6 +120,7 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     speed.add_argument("--compile", action="store_true", help="torch.compile the model (GPU)")
     speed.add_argument("--engine", choices=("local", "ray"), default="local")
+    add_progress_argument(speed)
 
 
 def main(args: argparse.Namespace) -> int:

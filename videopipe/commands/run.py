@@ -4,17 +4,20 @@ import argparse
 import os
 import shlex
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from videopipe.commands.arguments import (
     add_pipeline_arguments,
+    add_progress_argument,
     add_run_arguments,
     chosen_jobs,
     load,
 )
 
 if TYPE_CHECKING:
+    from videopipe.pipeline.jobs import Job
     from videopipe.pipeline.run import Outcome
 
 SUMMARY = "run a pipeline; complete results in the runs folder are reused"
@@ -32,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add PIPELINE and the options of a run."""
     add_pipeline_arguments(parser)
     add_run_arguments(parser)
+    add_progress_argument(parser)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -39,6 +43,8 @@ def main(args: argparse.Namespace) -> int:
     from videopipe.errors import StageError
     from videopipe.pipeline.run import run_jobs
     from videopipe.pipeline.run_log import RunLog
+    from videopipe.pipeline.usage import registered
+    from videopipe.system.json_progress import emit
     from videopipe.system.progress import duration, say
 
     pipeline = load(args)
@@ -48,10 +54,18 @@ def main(args: argparse.Namespace) -> int:
     log = RunLog(pipeline, jobs, runs)
     if first:
         log.begin()
+    names = [job.folder_name for job in jobs]
+
+    def note(job: "Job", state: str) -> None:
+        log.note(job, state)
+        variant = dict(job.variant)
+        emit("stage", stage=job.stage, variant=variant, state=state, folder=job.folder_name)
+
     try:
-        outcomes = run_jobs(
-            jobs, runs, redo=args.redo, retry_failed=args.retry_failed, on_state=log.note
-        )
+        with registered(runs, names) if first else nullcontext():
+            outcomes = run_jobs(
+                jobs, runs, redo=args.redo, retry_failed=args.retry_failed, on_state=note
+            )
     except StageError:
         if first:
             write_page(log.folder)

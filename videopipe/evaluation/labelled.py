@@ -17,6 +17,7 @@ from videopipe.dataset.layouts.listing import printable
 from videopipe.dataset.manifest import VideoRecord
 from videopipe.errors import DataError
 from videopipe.evaluation.score_table import ScoreTable
+from videopipe.models import num_outputs
 from videopipe.prediction.score_journal import score_resumable
 from videopipe.scoring.engine import Engine
 from videopipe.scoring.scores import VideoScores
@@ -99,6 +100,38 @@ def score_with(
     )
 
 
+def check_classes(
+    network: nn.Module, card: ModelCard, records: Sequence[VideoRecord], labels: Sequence[str]
+) -> None:
+    """DataError when the model cannot be right about these videos: it has other classes, or none.
+
+    The message names all classes of the videos that are missing, before a video is decoded.
+    """
+    outputs = num_outputs(network)
+    if outputs == 0:
+        raise DataError(
+            "the model is an encoder without a classifying layer; fine-tune or probe it first"
+        )
+    if card.labels is None:
+        if outputs != len(labels):
+            raise DataError(
+                f"the model distinguishes {outputs} classes and has no names for them; the data "
+                f"has {len(labels)} classes. Fine-tune it on these classes first"
+            )
+        return
+    shown = {labels[record.label] for record in records if record.label is not None}
+    if unknown := sorted(shown - set(card.labels)):
+        raise DataError(
+            f"{len(unknown)} of the {len(shown)} classes of the videos are not classes of the "
+            f"model: {_few(unknown)}. Its {len(card.labels)} classes are {_few(card.labels)}. "
+            "Fine-tune it on these classes first"
+        )
+
+
+def _few(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:8])}{', …' if len(names) > 8 else ''}"
+
+
 def class_of(record: VideoRecord, labels: Sequence[str], classes: Sequence[str]) -> int:
     """The index of a record's class among those of the model, which may have another order."""
     if record.label is None:
@@ -107,8 +140,7 @@ def class_of(record: VideoRecord, labels: Sequence[str], classes: Sequence[str])
     if name not in classes:
         raise DataError(
             f"{record.path} shows {name!r}, which the model does not know; its {len(classes)} "
-            f"classes are {', '.join(classes[:8])}{', …' if len(classes) > 8 else ''}. Fine-tune "
-            "it on these classes first"
+            f"classes are {_few(classes)}. Fine-tune it on these classes first"
         )
     return classes.index(name)
 

@@ -9,7 +9,7 @@ from torch import nn
 from pretrained_2d.checkpoints.card import ModelCard
 from pretrained_2d.checkpoints.fitting import load_tensors
 from pretrained_2d.randomness import seeded
-from videopipe.models import build_any
+from videopipe.models import build_any, num_outputs
 
 
 def with_head_for(
@@ -55,10 +55,3 @@ def head_parameters(model: nn.Module) -> set[str]:
     assert isinstance(head, nn.Module)
     own = {id(parameter) for parameter in head.parameters()}
     return {name for name, parameter in model.named_parameters() if id(parameter) in own}
-
-
-def num_outputs(model: nn.Module) -> int:
-    """The number of classes of the head; 0 for an encoder."""
-    head = model.head
-    assert isinstance(head, nn.Module)
-    return max((len(parameter) for parameter in head.parameters()), default=0)

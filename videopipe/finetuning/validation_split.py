@@ -57,8 +57,13 @@ def videos_of(manifest: Manifest, split: str) -> list[VideoRecord]:
     return found
 
 
+def labelled(manifest: Manifest) -> list[VideoRecord]:
+    """All labelled videos, of any split."""
+    return [record for record in manifest.records if record.label is not None]
+
+
 def _labelled(manifest: Manifest, split: str) -> list[VideoRecord]:
-    return [r for r in manifest.records if r.split == split and r.label is not None]
+    return [record for record in labelled(manifest) if record.split == split]
 
 
 def _counts(manifest: Manifest) -> str:

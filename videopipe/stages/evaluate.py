@@ -3,16 +3,11 @@
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pretrained_2d.setting import setting
 from videopipe.pipeline.stage import Failure, Input, Inputs, Kind, Result, Stage, Summary
 from videopipe.scoring.settings import Execution, Scoring
-
-if TYPE_CHECKING:
-    from videopipe.evaluation.score_table import ScoreTable
-
-JOURNAL = "scores.parts"  # scores of single videos, until the evaluation is complete
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,69 +51,27 @@ def run(config: EvaluateConfig, inputs: Inputs, out: Path) -> Summary:
     Each score is in the journal as soon as it is known, so that an interrupted evaluation resumes.
     """
     from pretrained_2d.checkpoints.folder import CARD
-    from videopipe.dataset.notation import describe_sampling, typical_rate
-    from videopipe.evaluation.context import describe_model, describe_protocol
-    from videopipe.evaluation.labelled import Journal, score_records
-    from videopipe.evaluation.score_table import measure, write_evaluation
-    from videopipe.evaluation.temporal_resolution import resolution_table
+    from videopipe.evaluation.operation import evaluate_videos
     from videopipe.finetuning.validation_split import videos_of
     from videopipe.models import load_model
     from videopipe.stages.decode import read_clips
-    from videopipe.system.processes import connected_processes
-    from videopipe.system.progress import progress, say
 
     network, card = load_model(inputs["model"])
     manifest = read_clips(inputs.result("clips"))
-    records = videos_of(manifest, config.split)
-    sampling = describe_sampling(
-        *config.scoring.clip_shape(card), typical_rate(records), config.scoring.clips or 1
-    )
-    how_many = "evenly spread" if config.scoring.clips else "as many as cover each video"
-    sampling = f"{sampling}, {how_many}"
-    say(f"evaluating on clips of {sampling}")
-    processes = connected_processes()
-    journal = Journal(out / JOURNAL, {"card": (inputs["model"] / CARD).read_text()})
-    share = len(records[processes.rank :: processes.count])
-    label = (
-        "evaluating" if processes.count == 1 else f"evaluating 1/{processes.count} of the videos"
-    )
-    with progress(label, total=share, unit="videos") as bar:
-        table = score_records(
-            network,
-            card,
-            records,
-            manifest.labels,
-            scoring=config.scoring,
-            execution=config.execution,
-            journal=journal,
-            on_video=bar.advance,
-        )
-    _check_failed(config, table)
-    resolutions = resolution_table(
+    metrics = evaluate_videos(
         network,
         card,
-        records,
+        videos_of(manifest, config.split),
         manifest.labels,
-        frame_rates=config.frame_rates,
-        clip_lengths=config.clip_lengths,
+        out,
+        split=config.split,
+        identity={"card": (inputs["model"] / CARD).read_text()},
         scoring=config.scoring,
         execution=config.execution,
-        journal=journal,
+        max_failed=config.max_failed,
+        frame_rates=config.frame_rates,
+        clip_lengths=config.clip_lengths,
     )
-    metrics = {
-        **measure(table),
-        **describe_model(network, card),
-        **describe_protocol(card, config.split),
-        "split": config.split,
-        "sampling": sampling,
-        "average": config.scoring.average,
-        "crops": config.scoring.crops,
-        "temporal_resolution": resolutions,
-    }
-    if processes.first:
-        write_evaluation(out, table, metrics)
-        if not table.failed:  # else --retry-failed resumes from the journal
-            shutil.rmtree(journal.folder, ignore_errors=True)
     top1 = metrics["top1"]
     return {
         "top1": round(top1["value"], 4),
@@ -128,25 +81,8 @@ def run(config: EvaluateConfig, inputs: Inputs, out: Path) -> Summary:
         "videos": metrics["videos"],
         "failed": metrics["failed"],
         "protocol": metrics["protocol"],
-        "clips": sampling,
+        "clips": metrics["sampling"],
     }
-
-
-def _check_failed(config: EvaluateConfig, table: "ScoreTable") -> None:
-    from collections import Counter
-
-    from videopipe.errors import DataError
-
-    failed = table.failed
-    if len(failed) <= config.max_failed * len(table.paths):
-        return
-    counts = Counter(reason.removeprefix(f"{path}: ") for path, reason in failed).most_common(3)
-    raise DataError(
-        f"{len(failed)} of {len(table.paths)} videos have no scores, more than max_failed "
-        f"({config.max_failed:g} of them): "
-        + "; ".join(f"{reason} ({count} videos)" for reason, count in counts)
-        + f". First: {failed[0][0]}. Make the videos readable, or raise max_failed"
-    )
 
 
 def check(config: EvaluateConfig, inputs: Inputs) -> None:
@@ -206,6 +142,8 @@ def failures(folder: Path) -> list[Failure]:
 
 def keep(config: EvaluateConfig, inputs: Inputs, folder: Path, out: Path) -> None:
     """Copy the scores of a result in which videos failed; `run` then scores only those."""
+    from videopipe.evaluation.operation import JOURNAL
+
     if (folder / JOURNAL).is_dir():
         shutil.copytree(folder / JOURNAL, out / JOURNAL, dirs_exist_ok=True)
 

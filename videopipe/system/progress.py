@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from videopipe.system import json_progress
+
 LINE_EVERY_SECONDS = 10.0
 STEPS = "steps"  # the unit of a training
 
@@ -32,6 +34,11 @@ def progress(label: str, *, total: float | None = None, unit: str = "items") -> 
     global _bars_open
     if os.environ.get("RANK", "0") != "0":
         yield _Silence()
+        return
+    if json_progress.active():
+        events = _Events(label, total, unit)
+        yield events
+        events.finish()
         return
     on_terminal = sys.stderr.isatty() and not _bars_open
     _bars_open += 1
@@ -71,6 +78,8 @@ class _Silence:
 class _LogLines:
     """A line every ten seconds, so that logs of long jobs stay short."""
 
+    every_seconds = LINE_EVERY_SECONDS
+
     def __init__(self, label: str, total: float | None, unit: str) -> None:
         self.label, self.total, self.unit = label, total, unit
         self.done, self.before, self.note = 0.0, 0.0, ""
@@ -80,16 +89,19 @@ class _LogLines:
         self.done += amount
         self.note = note or self.note
         now = time.monotonic()
-        if now - self.last_line >= LINE_EVERY_SECONDS:
+        if now - self.last_line >= self.every_seconds:
             self.last_line = now
-            say(self.line(now - self.start))
+            self.show(now - self.start)
 
     def resume(self, done: float, total: float | None = None) -> None:
         self.done = self.before = done
         self.total = total or self.total
 
     def finish(self) -> None:
-        say(self.line(time.monotonic() - self.start, finished=True))
+        self.show(time.monotonic() - self.start, finished=True)
+
+    def show(self, seconds: float, *, finished: bool = False) -> None:
+        say(self.line(seconds, finished=finished))
 
     def line(self, seconds: float, *, finished: bool = False) -> str:
         count = f"{self.done:.0f}" + (f"/{self.total:.0f}" if self.total else "")
@@ -105,6 +117,29 @@ class _LogLines:
                 left = (self.total - self.done) * seconds / now
                 words += f", {duration(max(left, 0))} left"
         return f"{words}, {self.note}" if self.note else words
+
+
+class _Events(_Lines):
+    """Events of `--progress json`, at most one per second."""
+
+    every_seconds = json_progress.PROGRESS_EVERY_SECONDS
+
+    def show(self, seconds: float, *, finished: bool = False) -> None:
+        now = self.done - self.before
+        left = None
+        if self.total and now and seconds and not finished:
+            left = round(max(self.total - self.done, 0) * seconds / now, 3)
+        json_progress.emit(
+            "progress",
+            label=self.label,
+            unit=self.unit,
+            done=self.done,
+            total=self.total,
+            seconds=round(seconds, 3),
+            seconds_left=left,
+            note=self.note,
+            finished=finished,
+        )
 
 
 def _rate(per_second: float, unit: str) -> str:

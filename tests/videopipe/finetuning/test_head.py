@@ -6,7 +6,8 @@ import torch
 
 from pretrained_2d.checkpoints.card import ModelCard
 from pretrained_2d.networks.backbones import build
-from videopipe.finetuning.head import head_parameters, num_outputs, with_head_for
+from videopipe.finetuning.head import head_parameters, with_head_for
+from videopipe.models import num_outputs
 
 CARD = ModelCard(architecture="timm/test_efficientnet", options={"num_classes": 3})
 

@@ -1,0 +1,97 @@
+"""Evaluate a network on labelled videos: the code that the stage and the command share."""
+
+import shutil
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from pretrained_2d.checkpoints.card import ModelCard
+from videopipe.dataset.manifest import VideoRecord
+from videopipe.dataset.notation import describe_sampling, typical_rate
+from videopipe.errors import DataError
+from videopipe.evaluation.context import describe_model, describe_protocol
+from videopipe.evaluation.labelled import Journal, check_classes, score_records
+from videopipe.evaluation.score_table import Metrics, ScoreTable, measure, write_evaluation
+from videopipe.evaluation.temporal_resolution import resolution_table
+from videopipe.scoring.settings import Execution, Scoring
+from videopipe.system.processes import connected_processes
+from videopipe.system.progress import progress, say
+
+JOURNAL = "scores.parts"  # scores of single videos, until the evaluation is complete
+
+
+def evaluate_videos(
+    network: nn.Module,
+    card: ModelCard,
+    records: Sequence[VideoRecord],
+    labels: Sequence[str],
+    out: Path,
+    *,
+    split: str,
+    identity: Mapping[str, Any],
+    scoring: Scoring,
+    execution: Execution,
+    max_failed: float,
+    frame_rates: Sequence[float] = (),
+    clip_lengths: Sequence[float] = (),
+) -> Metrics:
+    """Write scores.parquet and metrics.json to `out`; several processes share the videos.
+
+    Each score is in the journal as soon as it is known, so that an interrupted evaluation resumes.
+    `identity` (JSON) tells the model apart from others whose scores the journal may hold.
+    """
+    check_classes(network, card, records, labels)
+    sampling = describe_sampling(
+        *scoring.clip_shape(card), typical_rate(records), scoring.clips or 1
+    )
+    how_many = "evenly spread" if scoring.clips else "as many as cover each video"
+    sampling = f"{sampling}, {how_many}"
+    say(f"evaluating on clips of {sampling}")
+    processes = connected_processes()
+    journal = Journal(out / JOURNAL, identity)
+    share = len(records[processes.rank :: processes.count])
+    label = (
+        "evaluating" if processes.count == 1 else f"evaluating 1/{processes.count} of the videos"
+    )
+    with progress(label, total=share, unit="videos") as bar:
+        table = score_records(
+            network, card, records, labels,
+            scoring=scoring, execution=execution, journal=journal, on_video=bar.advance,
+        )  # fmt: skip
+    _check_failed(table, max_failed)
+    resolutions = resolution_table(
+        network, card, records, labels,
+        frame_rates=frame_rates, clip_lengths=clip_lengths,
+        scoring=scoring, execution=execution, journal=journal,
+    )  # fmt: skip
+    metrics = {
+        **measure(table),
+        **describe_model(network, card),
+        **describe_protocol(card, split),
+        "split": split,
+        "sampling": sampling,
+        "average": scoring.average,
+        "crops": scoring.crops,
+        "temporal_resolution": resolutions,
+    }
+    if processes.first:
+        write_evaluation(out, table, metrics)
+        if not table.failed:  # else --retry-failed resumes from the journal
+            shutil.rmtree(journal.folder, ignore_errors=True)
+    return metrics
+
+
+def _check_failed(table: ScoreTable, max_failed: float) -> None:
+    failed = table.failed
+    if len(failed) <= max_failed * len(table.paths):
+        return
+    counts = Counter(reason.removeprefix(f"{path}: ") for path, reason in failed).most_common(3)
+    raise DataError(
+        f"{len(failed)} of {len(table.paths)} videos have no scores, more than max_failed "
+        f"({max_failed:g} of them): "
+        + "; ".join(f"{reason} ({count} videos)" for reason, count in counts)
+        + f". First: {failed[0][0]}. Make the videos readable, or raise max_failed"
+    )
