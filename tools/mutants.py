@@ -238,10 +238,8 @@ def _run_tests(tree: Path, tests: list[str]) -> int:
 
 def copy_tree(target: Path) -> Path:
     """The files that git knows, in a folder of their own."""
-    names = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    for name in names.stdout.splitlines():
+    names = subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True)
+    for name in names.splitlines():
         if (ROOT / name).is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, target / name)

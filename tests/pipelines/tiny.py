@@ -111,16 +111,13 @@ for chain in ("digits_", "gesture_", ""):
             **{f"{chain}scores_{kind}": SCORE for kind in ("taps", "state_spaces", "shuffled")},
         }
     )
-for chain in ("digits_", "gesture_"):
-    TINY_VIDEO.setdefault("motion_learning_rates.yaml", {}).update(
-        {
-            f"{chain}backbone": {"architecture": "timm/test_resnet", "image_size": 32},
-            f"{chain}clips": DECODE,
-            f"{chain}inflated": INFLATE | {"matrix.method": "[s3d, none]"},
-            f"{chain}tuned": TUNE | {"matrix.recipe.lr": "[1e-3]", "freeze_batch_norm": True},
-            f"{chain}scores": SCORE,
-        }
-    )
+TINY_VIDEO["motion_learning_rates.yaml"] = {
+    "backbone": {"architecture": "timm/test_resnet", "image_size": 32},
+    "clips": DECODE,
+    "inflated": INFLATE | {"matrix.method": "[s3d, none]"},
+    "tuned": TUNE | {"matrix.recipe.lr": "[1e-3]", "freeze_batch_norm": True},
+    "scores": SCORE,
+}
 TINY_DEMO: dict[str, dict[str, object]] = {
     "data": {
         "train_videos": 2, "val_videos": 1, "test_videos": 2, "unseen_videos": 3,

@@ -83,7 +83,7 @@ def _evaluate(args: argparse.Namespace) -> int:
     from pretrained_2d.atomic import write_text
     from videopipe.evaluation.operation import evaluate_videos
     from videopipe.evaluation.score_table import read_metrics
-    from videopipe.evaluation.text import table_text
+    from videopipe.evaluation.table_text import table_text
     from videopipe.models import load_model
     from videopipe.system.processes import connected_processes
     from videopipe.system.progress import say

@@ -67,7 +67,10 @@ class VideoAccumulator:
         self._start_seconds = None
 
     def _is_lost(self, failure: _Failure | None) -> bool:
-        """Whether the mean is not used: the clips decoded before a timeout or crash vary between runs."""
+        """Whether the mean is not used.
+
+        The clips decoded before a timeout or a crash vary between runs.
+        """
         if self._average.num_clips == 0:
             return True
         return failure is not None and (failure.kind != "error" or self.scoring.windows)

@@ -119,7 +119,7 @@ class _LogLines:
         return f"{words}, {self.note}" if self.note else words
 
 
-class _Events(_Lines):
+class _Events(_LogLines):
     """Events of `--progress json`, at most one per second."""
 
     every_seconds = json_progress.PROGRESS_EVERY_SECONDS

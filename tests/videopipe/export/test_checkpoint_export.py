@@ -204,8 +204,9 @@ def test_probed_networks_are_exported(
 ) -> None:
     from dataclasses import replace
 
-    from videopipe.models import build_any
     from videopipe.probing.config import HeadConfig
+
+    from videopipe.models import build_any
     from videopipe.probing.network import feature_shape, probe_entry
 
     network, card = load_model(make_tiny_model(tmp_path / "2d", ndim=2))
