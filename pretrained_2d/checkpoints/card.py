@@ -1,4 +1,4 @@
-"""The card of a checkpoint: everything but the weights that a user of a model must know."""
+"""The card of a checkpoint: everything but the weights that is needed to use a model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -110,7 +110,7 @@ def description_path(out: Path) -> Path:
 def describe(
     card: ModelCard, of: GraphInput, format: FileFormat, batch_size: int | None
 ) -> dict[str, Any]:
-    """What a user of the file must know; it is stored inside and beside it."""
+    """The description of the file, which is stored inside and beside it."""
     batch: int | str = batch_size or "batch"
     values = "pixels, RGB, 0 to 255, resized and cropped"
     if of.type == "float32":

@@ -28,7 +28,7 @@ def test_imagenet(imagenet):
     (imagenet / "train/n01440764/notes.txt").write_text("not an image")
     listing = find_images(imagenet)
     assert listing.describe() == (
-        "ImageNet: 2 classes, images: 6 train, 4 val; 1 other files left aside"
+        "ImageNet: 2 classes, images: 6 train, 4 val; 1 other files ignored"
     )
     assert listing.splits["train"].target(5).item() == 1
     assert listing.splits["val"].name(0) == "n01440764/0.JPEG"

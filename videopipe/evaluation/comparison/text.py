@@ -34,7 +34,7 @@ def markdown(
 
 
 def notes(rows: Sequence[ComparisonRow], paper_percent: Mapping[str, float]) -> list[str]:
-    """What a reader must know to read the numbers."""
+    """Notes below the table: videos, intervals, protocol."""
     videos, recordings = ([getattr(row, key) for row in rows] for key in ("videos", "recordings"))
     found = [f"Top-1 over {_span(videos)} videos of {_span(recordings)} recordings."]
     if recordings == videos:

@@ -89,8 +89,7 @@ class PyavDecoder:
         self.cursor.stop()
         self._stream.close()
         # Reading the display matrix of a PyAV frame creates a reference cycle. Full collections are
-        # rare, so about a hundred such frames would stay in memory; collecting young generations
-        # is cheap.
+        # rare, so about a hundred such frames would stay in memory. Young generations are cheap.
         gc.collect(1)
 
     def frames_at(self, times_seconds: Sequence[float]) -> Tensor:
