@@ -1,7 +1,7 @@
 """What does time cost? Training steps of an inflated network beside its 2D network.
 
     python tools/bench_inflation.py                       # ConvNeXt-T, 30 frames of 224 pixels
-    python tools/bench_inflation.py --frames 8 --size 112 --repeats 5 --json bench.json
+    python tools/bench_inflation.py --num-frames 8 --image-size 112 --repeats 5 --json bench.json
 
 Every row runs forward and backward on the same frames; the 2D network takes them as a batch. Rows
 take turns and the fastest of their repeats counts. Processor time is that of all threads: it stays
@@ -94,8 +94,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--architecture", default="convnext_tiny", help="of timm (convnext_tiny)")
-    parser.add_argument("--frames", type=int, default=30)
-    parser.add_argument("--size", type=int, default=224, help="pixels (224)")
+    parser.add_argument("--num-frames", type=int, default=30)
+    parser.add_argument("--image-size", type=int, default=224, help="pixels (224)")
     parser.add_argument("--repeats", type=int, default=3, help="counted rounds (3)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS))
@@ -104,7 +104,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch.manual_seed(0)
-    clip = torch.randn(1, 3, args.frames, args.size, args.size)
+    clip = torch.randn(1, 3, args.num_frames, args.image_size, args.image_size)
     steps = {"2D network, same frames": step_2d(args.architecture, clip)}
     for name in args.rows:
         steps[name] = step_video(args.architecture, clip, ROWS[name])
@@ -113,7 +113,7 @@ def main() -> None:
         naive = step_video(args.architecture, clip, {"method": "i3d", "naive": True})
         seconds["i3d, naive Conv3d (one step)"] = seconds_of(naive)
     base = seconds["2D network, same frames"]
-    print(f"{args.architecture}, 1×3×{args.frames}×{args.size}×{args.size}, training step")
+    print(f"{args.architecture}, {'×'.join(map(str, clip.shape))}, training step")
     print("| network | seconds | of 2D | processor seconds | of 2D |\n|---|---|---|---|---|")
     for name, (clock, processor) in seconds.items():
         print(

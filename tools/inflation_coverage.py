@@ -202,16 +202,18 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, default=Path("inflation_coverage.jsonl"))
     parser.add_argument("--per-family", type=int, default=2, help="smallest of each family (2)")
-    parser.add_argument("--minutes", type=float, default=4, help="stop after so long (4)")
+    parser.add_argument("--minutes", type=float, default=4, help="stop after this time (4)")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--summary", action="store_true", help="print what was found, run nothing")
+    parser.add_argument(
+        "--summary", action="store_true", help="print the results so far, run nothing"
+    )
     args = parser.parse_args()
     if args.summary:
         print(summary(args.out))
         return
     torch.set_num_threads(1)
     finished = run(args.out, args.per_family, args.minutes, args.methods)
-    print("complete" if finished else "stopped for now; run it again to go on")
+    print("complete" if finished else "time is over; the same command resumes")
 
 
 if __name__ == "__main__":

@@ -15,10 +15,11 @@ from pretrained_2d.training.batches import Shares, Span, lay_out, load_batches
 from pretrained_2d.training.best import improved, publish, save_network
 from pretrained_2d.training.learner import Learner, naming_the_precision, start_processes
 from pretrained_2d.training.memory import (
+    EVALUATION_BATCH_TOO_LARGE,
     largest_that_fits,
     leaving_no_trace,
-    naming_the_evaluation,
-    naming_the_setting,
+    out_of_memory_as,
+    training_batch_too_large,
 )
 from pretrained_2d.training.mixup import BatchMixing
 from pretrained_2d.training.objective import OBJECTIVES
@@ -76,7 +77,7 @@ class TrainingRun:
         if self.recipe.tensorboard:
             self.accelerator.init_trackers("training")
         with (
-            naming_the_setting(self.batch_size, self.recipe.accumulation),
+            out_of_memory_as(training_batch_too_large(self.batch_size, self.recipe.accumulation)),
             naming_the_precision(self.recipe.precision),
         ):
             for span in self.spans:
@@ -184,7 +185,11 @@ class TrainingRun:
     def _evaluate(self, evaluate: Evaluate, epoch: int) -> None:
         network = self.learner.kept
         network.eval()
-        with torch.no_grad(), self.accelerator.autocast(), naming_the_evaluation():
+        with (
+            torch.no_grad(),
+            self.accelerator.autocast(),
+            out_of_memory_as(EVALUATION_BATCH_TOO_LARGE),
+        ):
             self.metrics = dict(evaluate(network))
         self.learner.model.train()
         self.report.write_evaluation(self.step, epoch, self.metrics)

@@ -14,33 +14,30 @@ from pretrained_2d.errors import TrainingError
 LARGEST_AUTOMATIC_BATCH = 1024
 
 
+EVALUATION_BATCH_TOO_LARGE = (
+    "a batch of the evaluation does not fit in memory; lower its batch size (test_batch_size) or"
+    " leave out the largest of test_sizes"
+)
+
+
 @contextmanager
-def naming_the_setting(batch_size: int, accumulation: int) -> Iterator[None]:
-    """Turn running out of memory into a message that says which setting to lower."""
+def out_of_memory_as(message: str) -> Iterator[None]:
+    """Turn running out of memory into an error with this message."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-        raise TrainingError(
-            f"a batch of {batch_size} in {accumulation} part(s) does not fit in memory. Raise"
-            f" accumulation to {2 * accumulation} (same result, half the memory), lower"
-            " batch_size, or set batch_size: auto"
-        ) from error
+        raise TrainingError(message) from error
 
 
-@contextmanager
-def naming_the_evaluation() -> Iterator[None]:
-    """The same for an evaluation, which has a batch size of its own."""
-    try:
-        yield
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-        raise TrainingError(
-            "a batch of the evaluation does not fit in memory; lower its batch size"
-            " (test_batch_size) or leave out the largest of test_sizes"
-        ) from error
+def training_batch_too_large(batch_size: int, accumulation: int) -> str:
+    """The message for a step of the training."""
+    return (
+        f"a batch of {batch_size} in {accumulation} part(s) does not fit in memory. Raise"
+        f" accumulation to {2 * accumulation} (same result, half the memory), lower"
+        " batch_size, or set batch_size: auto"
+    )
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -1,7 +1,7 @@
 """Inspecting video files in worker processes: length, size and health."""
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -13,7 +13,7 @@ from videopipe.system.pool_worker import heartbeat
 from videopipe.video.backends.pyav import PyavDecoder
 from videopipe.video.backends.pyav_cursor import FrameCursor
 from videopipe.video.backends.pyav_length import FULLY_INDEXED
-from videopipe.video.decoder import check_file
+from videopipe.video.decoder import VideoInfo, check_file
 from videopipe.video.frame_folder import FrameFolderDecoder
 
 Depth = Literal["header", "sampled", "full"]
@@ -77,15 +77,8 @@ def inspect_video(record: VideoRecord, depth: Depth) -> VideoRecord:
     finally:
         decoder.close()
     return replace(
-        record,
-        status="partial" if problems else "ok",
-        reason="; ".join(problems),
-        duration_seconds=round(info.duration_seconds, 6),
+        _with_properties(record, info, problems),
         frame_rate=round(info.frame_rate, 6),
-        num_frames=info.num_frames,
-        height=info.height,
-        width=info.width,
-        codec=info.codec,
         rotation_degrees=info.rotation_degrees,
         variable_rate=None if steps is None else max(steps) > VARIABLE_RATIO * min(steps),
     )
@@ -101,9 +94,13 @@ def _inspect_frames(record: VideoRecord, depth: Depth) -> VideoRecord:
     elif depth == "sampled":
         last_seconds = info.duration_seconds - 0.5 / info.frame_rate
         decoder.frames_at([fraction * last_seconds for fraction in SAMPLED_FRACTIONS])
+    record = replace(with_file_facts(record), content_id=content_id(path))
+    return replace(_with_properties(record, info, problems), variable_rate=False)
+
+
+def _with_properties(record: VideoRecord, info: VideoInfo, problems: Sequence[str]) -> VideoRecord:
     return replace(
-        with_file_facts(record),
-        content_id=content_id(path),
+        record,
         status="partial" if problems else "ok",
         reason="; ".join(problems),
         duration_seconds=round(info.duration_seconds, 6),
@@ -112,7 +109,6 @@ def _inspect_frames(record: VideoRecord, depth: Depth) -> VideoRecord:
         height=info.height,
         width=info.width,
         codec=info.codec,
-        variable_rate=False,
     )
 
 

@@ -67,7 +67,7 @@ class VideoAccumulator:
         self._start_seconds = None
 
     def _is_lost(self, failure: _Failure | None) -> bool:
-        """Whether there is no mean. After a timeout or crash the number of clips is not reproducible."""
+        """Whether there is no mean. After a timeout or crash the clips are not reproducible."""
         if self._average.num_clips == 0:
             return True
         return failure is not None and (failure.kind != "error" or self.scoring.windows)
