@@ -1,14 +1,11 @@
 """Objectives: one class of many (cross entropy), or many binary attributes."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 from torch.utils.data import default_collate
-
-Objective = Literal["cross_entropy", "binary_cross_entropy"]
 
 
 @dataclass(frozen=True)

@@ -80,18 +80,6 @@ class Manifest:
     depth: str = ""  # of the inspection: "", "header", "sampled" or "full"
     extra: tuple[str, ...] = field(default=())  # files that are in no list
 
-    def of_split(self, split: str) -> tuple[VideoRecord, ...]:
-        """The usable videos of a split; DataError lists the splits if there is no such split."""
-        known = Counter(record.split for record in self.records)
-        if split == "val" and self.val_is_test:
-            split = "test"
-        if split not in known:
-            names = ", ".join(f"{name} ({count})" for name, count in known.items())
-            raise DataError(
-                f"{self.root}: there is no split {split!r}; there are: {names or 'no videos'}"
-            )
-        return tuple(r for r in self.records if r.split == split and r.usable)
-
     @property
     def unusable(self) -> tuple[VideoRecord, ...]:
         """Videos that cannot be used, each with its reason."""

@@ -50,9 +50,6 @@ def test_every_video_has_its_facts(manifest: Manifest) -> None:
         "pipe.mp4": "is not a file (a folder, a pipe or a device)",
     }
     assert manifest.counts() == {"test": 2, "test_left_out": 3, "train": 2}
-    assert len(manifest.of_split("test")) == 2
-    with pytest.raises(DataError, match=r"no split 'val'; there are: test \(5\), train \(2\)"):
-        manifest.of_split("val")
 
 
 def test_findings(manifest: Manifest) -> None:

@@ -149,7 +149,7 @@ def _divide(listing: DatasetListing, division: Division) -> list[Item]:
     if "val" in splits or "train" not in splits:
         return items
     if division.validation == "paper" and "test" in splits:
-        return items  # the test split is used instead, see `Manifest.of_split`
+        return items  # the test split is used instead, see `Manifest.val_is_test`
     if division.validation == "carve" and listing.labels:
         return carve_validation(items, division.val_fraction, division.seed)
     return items
