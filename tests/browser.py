@@ -1,4 +1,4 @@
-"""Opening a report page in headless Chromium: sorts, filters, measures, and listens for errors."""
+"""Opening a report page in headless Chromium: sorting, filtering, measuring, and recording errors."""
 
 import json
 import re

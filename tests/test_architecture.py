@@ -1,4 +1,4 @@
-"""The shape of the code: who may import whom, where libraries live, how long a file may be."""
+"""The structure of the code: imports between rooms, places of libraries, names, file sizes."""
 
 import ast
 from collections.abc import Iterator
@@ -77,7 +77,7 @@ SHARED_MODULE_NAMES = {
 }  # fmt: skip
 # Rooms whose modules are named after what they run or show.
 NAMED_AFTER_OTHERS = ("videopipe/commands/", "videopipe/stages/", "videopipe/report/sections/")
-# Beside the standard library, the layer knows torch and einops only.
+# Besides the standard library, the layer imports torch and einops only.
 STANDARD_OF_S4ND = {"torch", "einops"}
 # A library named here is imported below these paths and nowhere else.
 PLACES = {
@@ -99,7 +99,7 @@ PLACES = {
         "videopipe/pipeline/run.py",
     ),
 }
-# Read by `videopipe --help`: whatever they import there, everybody waits for.
+# Imported by `videopipe --help`: heavy imports at their top would slow every command down.
 QUICK = ("videopipe/cli.py", "videopipe/commands/", "videopipe/stages/")
 HEAVY = {
     "torch", "torchvision", "timm", "numpy", "av", "accelerate", "pyarrow", "matplotlib", "PIL",
@@ -221,7 +221,7 @@ def test_files_stay_short(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", CODE, ids=name_of)
-def test_no_file_is_a_drawer(path: Path) -> None:
+def test_no_module_has_a_catch_all_name(path: Path) -> None:
     assert path.stem not in {"utils", "util", "common", "helpers", "misc"}
 
 

@@ -1,4 +1,4 @@
-"""Links between the pages lead somewhere."""
+"""Links between the pages are valid."""
 
 import re
 from pathlib import Path

@@ -31,7 +31,7 @@ def offline(step: Command | File) -> Command | File:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-def test_the_layer_of_the_wheel_serves_a_network_of_ones_own(tmp_path: Path) -> None:
+def test_the_layer_of_the_wheel_works_in_another_network(tmp_path: Path) -> None:
     clone = tmp_path / "videopipe"
     clone.mkdir()
     for name in PACKAGED:

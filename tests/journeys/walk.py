@@ -1,4 +1,4 @@
-"""Run what a page shows, in one shell, and hold what comes out against what the page says.
+"""Run the commands of a page in one shell, and compare the output with that on the page.
 
 A page is read from top to bottom:
 

@@ -1,4 +1,4 @@
-"""Whole or not there, and nothing left behind by the killed."""
+"""Files and folders are complete or absent; leftovers of killed processes are removed."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def test_a_failed_folder_leaves_the_old_one(tmp_path: Path) -> None:
     assert names(tmp_path) == ["model", "weights"]
 
 
-def test_what_the_killed_left_is_cleared_away_and_nothing_else(tmp_path: Path) -> None:
+def test_partial_files_of_killed_processes_are_removed(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     for name in ("kept.txt", ".kept", "state/.a.txt.0123abcd.partial", "state/a.txt"):
         (tmp_path / name).write_text(name)
@@ -44,7 +44,7 @@ def test_what_the_killed_left_is_cleared_away_and_nothing_else(tmp_path: Path) -
     assert names(tmp_path) == [".kept", "a.txt", "kept.txt", "state"]
 
 
-def test_a_folder_that_made_way_for_nothing_comes_back(tmp_path: Path) -> None:
+def test_a_folder_whose_replacement_was_interrupted_is_restored(tmp_path: Path) -> None:
     (tmp_path / ".model.89abcdef.older").mkdir()
     (tmp_path / ".model.89abcdef.older" / "weights").write_text("whole")
     remove_leftovers(tmp_path)

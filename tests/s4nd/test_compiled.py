@@ -221,7 +221,7 @@ def test_loops_do_not_depend_on_the_number_of_threads(threads, copies):
         assert all(map(np.array_equal, results[0], others))
 
 
-def test_the_layer_uses_the_package_through_its_door():
+def test_the_layer_uses_the_compiled_package_through_one_interface():
     for path in Path(s4nd.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom):

@@ -1,4 +1,4 @@
-"""A start that answers changes only: what it promises at every length, rate and parameter."""
+"""start="difference" responds to changes only, at every length, rate and parameter."""
 
 import pytest
 import torch

@@ -77,6 +77,6 @@ def test_values_of_options_are_plain(value, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["hf-hub:a/b", "local-dir:/tmp/x", "../x", "a b"])
-def test_a_name_that_is_a_place_is_refused(name: str) -> None:
+def test_a_path_in_place_of_a_name_is_refused(name: str) -> None:
     with pytest.raises(PretrainedError, match="is not a name of timm"):
         build(f"timm/{name}")

@@ -173,7 +173,7 @@ def test_one_rate_for_each_axis_reaches_s4nd() -> None:
         ("timm/resnet18", {"colour": 3}, "does not take the option 'colour'"),
     ],
 )
-def test_wrong_names_are_answered_with_right_ones(architecture, options, message) -> None:
+def test_unknown_names_list_the_nearest_ones(architecture, options, message) -> None:
     with pytest.raises(PretrainedError, match=message):
         build(architecture, **options)
 

@@ -61,6 +61,6 @@ def test_a_separable_kernel_is_the_outer_product(kernel, stride, padding, groups
     torch.testing.assert_close(layer(signal), expected)
 
 
-def test_a_clip_shorter_than_a_patch_is_said() -> None:
+def test_a_clip_shorter_than_a_patch_is_an_error() -> None:
     with pytest.raises(ValueError, match="1 frames is shorter than a patch of 2"):
         convolve(torch.zeros(1, 3, 1, 8, 8), torch.zeros(4, 3, 2, 4, 4), None, (2, 4, 4), (0, 0, 0))

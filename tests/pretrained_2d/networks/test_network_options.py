@@ -16,12 +16,12 @@ def test_options_follow_the_data_and_keep_the_defaults_of_an_axis():
     assert options["axis"]["basis"] == "legs", "the network's default"
 
 
-def test_what_is_given_wins():
+def test_given_options_take_precedence():
     options = network_options("convnext_tiny", {"num_classes": 3, "image_size": 96}, 7, 16)
     assert (options["num_classes"], options["image_size"]) == (3, 96)
 
 
-def test_foreign_networks_get_no_options_they_do_not_know():
+def test_library_networks_get_no_image_size():
     assert network_options("timm/resnet18", {}, 7, 16) == {"num_classes": 7}
 
 

@@ -74,7 +74,7 @@ def test_any_number_of_processes_sees_the_same_global_batches(processes, accumul
         assert sorted(counted) == sorted(batch)
 
 
-def test_a_resumed_run_goes_on_with_the_next_batch():
+def test_a_resumed_run_continues_with_the_next_batch():
     plan, shares = BatchPlan(20, 4, seed=0), Shares()
     whole = list(StepBatches(plan, shares, first_epoch=0, start=0, stop=15))
     rest = list(StepBatches(plan, shares, first_epoch=0, start=7, stop=15))

@@ -42,7 +42,7 @@ def test_it_learns_and_leaves_checkpoints(tmp_path):
     assert load_file(tmp_path / "model.safetensors").keys() == network().state_dict().keys()
 
 
-def test_the_log_counts_every_sample_once_and_says_how_it_goes(tmp_path):
+def test_the_log_counts_every_sample_once(tmp_path):
     result = run(tmp_path, epochs=2)
     lines = records(tmp_path, "train")
     assert sum(line["samples"] for line in lines) == 2 * 40
@@ -139,7 +139,7 @@ class Hungry(nn.Module):
         return self.inner(signal)
 
 
-def test_a_batch_that_does_not_fit_says_what_to_lower(tmp_path):
+def test_a_batch_that_does_not_fit_names_the_setting_to_lower(tmp_path):
     with pytest.raises(
         TrainingError, match=r"a batch of 16 in 2 part.*accumulation to 4.*batch_size"
     ):
@@ -176,7 +176,7 @@ def test_a_metric_that_does_not_exist_is_named(tmp_path):
         run(tmp_path, monitor=("acuracy",))
 
 
-def test_other_settings_do_not_go_on_with_a_run(tmp_path):
+def test_other_settings_do_not_resume_a_run(tmp_path):
     run(tmp_path, epochs=2)
     with pytest.raises(TrainingError, match=r"lr was 0\.01 and is now 0\.5"):
         run(tmp_path, epochs=2, lr=0.5)
@@ -191,7 +191,7 @@ def test_a_finished_run_is_answered_from_its_state(tmp_path):
 
 
 class Counted(Colours):
-    """Remembers what was read, and breaks off when told."""
+    """Records which samples are read, and raises at a given step."""
 
     reads: ClassVar[list[Sample]] = []
     last: ClassVar[int] = 10**9

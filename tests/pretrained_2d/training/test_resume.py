@@ -1,4 +1,4 @@
-"""Killed anywhere, a run ends with the same bits as one that was left alone."""
+"""A run that is killed and resumed gives the same bits as an uninterrupted one."""
 
 import hashlib
 import os

@@ -35,7 +35,7 @@ def test_the_cosine_is_half_way_down_in_the_middle_and_ends_at_the_smallest_rate
     assert values == sorted(values, reverse=True)
 
 
-def test_a_warm_up_begins_where_it_is_told():
+def test_warm_up_starts_at_the_given_factor():
     values = factors(Recipe(lr=2.0, warmup_lr=1.0, warmup_steps=9))
     assert values[0] == pytest.approx(0.5 + 0.5 / 10)
 

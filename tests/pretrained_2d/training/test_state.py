@@ -40,7 +40,7 @@ def test_a_damaged_state_gives_way_to_the_one_before(tmp_path):
         load_newest(tmp_path)
 
 
-def test_half_written_states_are_swept_away(tmp_path):
+def test_half_written_states_are_removed(tmp_path):
     (tmp_path / ".step_000000003.ab12cd34.partial").mkdir(parents=True)
     (tmp_path / "step_000000001").mkdir()  # its removal was cut short
     whole = save_state(tmp_path, 2, {}, keep_last=2)

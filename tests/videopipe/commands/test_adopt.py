@@ -80,7 +80,7 @@ def test_a_misfit_shows_both_sides(weights: Path, tmp_path: Path, capsys) -> Non
     assert "the file has" in error
 
 
-def test_without_an_architecture_a_file_and_a_folder_are_told_apart(
+def test_without_an_architecture_a_file_and_a_folder_give_different_errors(
     weights: Path, tmp_path: Path, capsys
 ) -> None:
     assert main(["adopt", str(weights), "--out", str(tmp_path / "m")]) == 1

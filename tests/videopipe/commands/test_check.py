@@ -10,7 +10,7 @@ import pytest
 from videopipe.cli import main
 
 
-def test_what_is_wrong_is_said_and_written(tmp_path: Path, tiny_video: Callable, capsys) -> None:
+def test_problems_are_printed_and_written(tmp_path: Path, tiny_video: Callable, capsys) -> None:
     data = tmp_path / "data"
     tiny_video(data / "run/a.mp4", num_frames=45)
     tiny_video(data / "walk/b.mp4", num_frames=46)

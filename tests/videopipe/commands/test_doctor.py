@@ -1,4 +1,4 @@
-"""The doctor finds what is wrong and gives the remedy."""
+"""`videopipe doctor` reports every problem with its remedy."""
 
 from pathlib import Path
 

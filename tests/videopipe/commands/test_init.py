@@ -76,7 +76,7 @@ def test_videos_without_classes_are_refused(tmp_path, tiny_video, capsys) -> Non
     assert not out.exists()
 
 
-def test_a_checkpoint_folder_says_itself_what_it_is(tmp_path, tiny_video, capsys) -> None:
+def test_a_checkpoint_folder_names_its_architecture(tmp_path, tiny_video, capsys) -> None:
     data = write_dataset(tmp_path / "videos", tiny_video)
     network = build("timm/test_resnet", num_classes=4)
     card = ModelCard(architecture="timm/test_resnet", options={"num_classes": 4})

@@ -24,6 +24,6 @@ def test_a_pattern_reaches_the_libraries(capsys) -> None:
     assert entry["input_size"] == [16, 112, 112]
 
 
-def test_a_name_that_fits_nothing_is_said(capsys) -> None:
+def test_a_pattern_without_a_match_is_an_error(capsys) -> None:
     assert main(["models", "timm/*no such*"]) == 1
     assert "no network matches 'timm/*no such*'" in capsys.readouterr().err

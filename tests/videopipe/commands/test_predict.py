@@ -116,7 +116,7 @@ def test_windows_and_embeddings(model, videos, tmp_path):
         (["--out", "x.csv", "--decoder", "decord"], 1, "Install its library or use the decoder"),
     ],
 )
-def test_bad_settings_are_told_before_any_work(
+def test_bad_settings_are_errors_before_any_work(
     model, videos, tmp_path, capsys, monkeypatch, options, code, message
 ):
     monkeypatch.chdir(tmp_path)
@@ -172,7 +172,7 @@ def test_clips_have_the_frames_and_seconds_that_are_asked_for(model, videos, tmp
     assert float(first["end_seconds"]) - float(first["start_seconds"]) == pytest.approx(0.25)
 
 
-def test_a_model_that_is_none_and_paths_that_are_none(model, videos, tmp_path, capsys):
+def test_a_missing_model_and_missing_paths(model, videos, tmp_path, capsys):
     out = str(tmp_path / "out.csv")
     assert main(["predict", str(tmp_path), str(videos), "--out", out]) == 1
     assert "is not a checkpoint folder" in capsys.readouterr().err

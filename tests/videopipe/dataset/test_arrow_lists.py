@@ -67,7 +67,7 @@ def test_bad_tables_say_what_is_wrong(tmp_path, name):
         list(VideoListing([file]))
 
 
-def test_a_long_table_is_not_held(tmp_path: Path):
+def test_a_long_table_is_not_kept_in_memory(tmp_path: Path):
     file = tmp_path / "list.parquet"
     table = pa.table({"path": [f"/videos/{number:09}.mp4" for number in range(400_000)]})
     pq.write_table(table, file, row_group_size=10_000)

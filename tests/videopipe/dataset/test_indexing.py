@@ -1,4 +1,4 @@
-"""Manifests: every file looked at once, every loss recorded, nothing looked at twice."""
+"""Manifests: every file is inspected once, and every unusable file is recorded."""
 
 import os
 import shutil
@@ -77,7 +77,7 @@ def test_a_manifest_is_read_back_as_written(manifest: Manifest, tmp_path: Path) 
         read_manifest(tmp_path)
 
 
-def test_no_second_look(
+def test_unchanged_files_are_not_inspected_again(
     manifest: Manifest, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An index is taken over: divided anew, and only files that have changed are looked at."""
@@ -97,7 +97,7 @@ def test_no_second_look(
     assert looked_at == ["a.mp4"]
 
 
-def test_an_interrupted_check_goes_on(
+def test_an_interrupted_check_resumes(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = indexing.inspect_records

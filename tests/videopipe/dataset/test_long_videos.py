@@ -57,7 +57,7 @@ def test_a_good_film_may_take_longer_than_the_limit(long_video: Path) -> None:
         assert video.info.num_frames == NUM_FRAMES
 
 
-def test_the_cache_claims_speed_only_where_there_is_any() -> None:
+def test_the_cache_reports_a_speedup_only_if_there_is_one() -> None:
     assert describe_speed(0.060, 0.012) == (
         "a clip of 2 s then decodes 5.0 times as fast (12 ms)"
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A single frame says nothing about the class; several say everything."""
+"""A single frame does not show the class; several do."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The table of scores survives the disk bit for bit, and its numbers are right and honest."""
+"""The table of scores is read back bit for bit, and its metrics are correct."""
 
 import json
 from pathlib import Path

@@ -56,7 +56,7 @@ def test_videos_that_always_agree_within_a_recording_count_as_one() -> None:
     assert together.high - together.low > 2 * (proportion(right).high - proportion(right).low)
 
 
-def test_one_recording_tells_little_and_unanimous_recordings_are_counted_once() -> None:
+def test_one_recording_gives_a_wide_interval_and_unanimous_recordings_count_once() -> None:
     one = proportion(share(8, 10), ["a"] * 10)
     assert one.high - one.low > 0.7
     unanimous = proportion(np.ones(100, bool), [str(i // 10) for i in range(100)])

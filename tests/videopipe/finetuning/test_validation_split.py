@@ -1,4 +1,4 @@
-"""Who learns, who decides: validation is never the test set unless it is said."""
+"""Which videos are for training and validation; never the test set, except where requested."""
 
 from pathlib import Path
 

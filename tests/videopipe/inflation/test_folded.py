@@ -45,7 +45,7 @@ def test_time_is_mixed_as_soon_as_kernels_move(hybrid: Maker, method: str) -> No
     assert not torch.allclose(network(clip), network(clip.flip(2)), atol=1e-4)
 
 
-def test_without_time_mixing_the_order_of_frames_is_nothing(hybrid: Maker) -> None:
+def test_without_time_mixing_the_order_of_frames_has_no_effect(hybrid: Maker) -> None:
     network = grown(hybrid, "none")
     clip = torch.randn(1, 3, 6, 16, 16)
     torch.testing.assert_close(network(clip), network(clip.flip(2)))
@@ -277,7 +277,9 @@ def test_layers_are_chosen(hybrid: Maker, layers: str, names: list[str]) -> None
         ({"num_classes": 0}, "num_classes must be at least 1, got 0"),
     ],
 )
-def test_what_cannot_work_is_said(hybrid: Maker, choices: dict[str, Any], message: str) -> None:
+def test_options_that_cannot_work_are_errors(
+    hybrid: Maker, choices: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InflationError, match=message):
         grown(hybrid, **choices)
 

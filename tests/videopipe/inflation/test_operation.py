@@ -114,7 +114,7 @@ def test_the_same_seed_gives_the_same_network(resnet: Path, tmp_path: Path) -> N
         ({"method": "s4nd", "start": "random"}, "start random"),
     ],
 )
-def test_what_cannot_be_exact_says_so_and_by_how_much(
+def test_an_inexact_start_is_reported_with_its_difference(
     resnet: Path, tmp_path: Path, choices: dict[str, Any], reason: str
 ) -> None:
     report = inflate_checkpoint(resnet, tmp_path / "out", options(**choices))

@@ -146,7 +146,7 @@ class Flaky:
         return {}
 
 
-def test_a_failed_stage_keeps_what_is_finished_and_goes_on_later(
+def test_a_failed_stage_keeps_finished_work_and_resumes(
     load: Load, runs: Path, stages: Stages
 ) -> None:
     flaky = Flaky(DataError("videos/a.avi: broken"))
@@ -196,7 +196,7 @@ KEPT = "Finished results are kept; the same command resumes."
         ),
     ],
 )
-def test_every_way_of_stopping_names_the_stage_and_the_way_on(
+def test_every_way_of_stopping_names_the_stage_and_how_to_resume(
     load: Load,
     runs: Path,
     stages: Stages,
@@ -212,7 +212,7 @@ def test_every_way_of_stopping_names_the_stage_and_the_way_on(
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_is_said_and_leaves_nothing_that_looks_complete(
+def test_a_full_disk_is_an_error_and_leaves_no_complete_result(
     load: Load, runs: Path, stages: Stages
 ) -> None:
     def fill(config: Any, inputs: Inputs, out: Path) -> Summary:

@@ -239,7 +239,7 @@ def finished_rows(asked: TableRequest) -> list[tuple[str, float | None]]:
 def kill_and_repeat(
     asked: TableRequest, folder: Path, check: Callable[[], None], kills: int, longest: float
 ) -> None:
-    """Kill runs at random moments, each going on where the last stopped, until enough have died."""
+    """Kill runs at random moments, each resuming the last, until enough have died."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["videopipe.prediction.operation", "videopipe.scoring.clips"])
     moments = random.Random(4)

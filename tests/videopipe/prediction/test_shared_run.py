@@ -39,14 +39,14 @@ def test_a_slow_process_leaves_the_rest_to_the_others(tmp_path):
     assert list(numbers) == []
 
 
-def test_the_plan_of_the_first_is_everybodys(tmp_path):
+def test_all_processes_get_the_plan_of_the_first(tmp_path):
     first, second = team_of(tmp_path, 0, 2), team_of(tmp_path, 1, 2)
     plan = {"order": ["a", "b"], "odd name": "caf\udce9"}
     assert first.plan(lambda: plan) == plan
     assert second.plan(lambda: pytest.fail("the first one plans")) == plan
 
 
-def test_the_failure_of_the_first_is_everybodys(tmp_path):
+def test_all_processes_get_the_failure_of_the_first(tmp_path):
     first, second = team_of(tmp_path, 0, 2), team_of(tmp_path, 1, 2)
 
     def fail() -> dict[str, object]:

@@ -49,7 +49,7 @@ def test_only_conv_and_s4nd_see_the_order_of_the_frames(name: HeadName) -> None:
         assert difference > 1e-3
 
 
-def test_s4nd_at_twice_the_frame_rate_is_told_so() -> None:
+def test_s4nd_takes_the_rate_of_twice_the_frame_rate() -> None:
     """With the rate, features sampled twice as densely give nearly the same vector."""
     model = head("s4nd")
     times = torch.arange(2 * STEPS) / (2 * STEPS)

@@ -51,7 +51,7 @@ def test_threads_of_the_caller_are_left_alone(tiny_model):
         torch.set_num_threads(before)
 
 
-def test_a_network_that_keeps_notes_is_safe_in_many_threads():
+def test_a_network_with_state_in_forward_is_safe_in_many_threads():
     class Noting(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -134,7 +134,7 @@ def greedy(room: int, batch_size: int) -> tuple[Greedy, BatchedModel]:
     return network, BatchedModel(forward, CPU, Execution(batch_size=batch_size))
 
 
-def test_out_of_memory_halves_the_batch_and_goes_on():
+def test_out_of_memory_halves_the_batch_and_continues():
     given = clips(21)
     network, model = greedy(room=3, batch_size=8)
     few = outputs(model, given)
@@ -198,7 +198,7 @@ def test_frames_in_another_order_are_the_same_frames_every_time(order):
     assert sorted(frame.numpy().tobytes() for frame in moved.unbind(1)) == sorted(frames)
 
 
-def test_a_network_without_time_mixing_does_not_notice_the_order(make_tiny_model, tmp_path):
+def test_a_network_without_time_mixing_ignores_the_order(make_tiny_model, tmp_path):
     network, card = load_model(make_tiny_model(tmp_path / "images", ndim=2))
     batch = torch.stack(clips(2))
     given, _ = ClipClassifier(network, card, Scoring())(batch)

@@ -125,7 +125,7 @@ def test_a_video_that_was_cut_off_is_used_as_far_as_it_goes(engine, tmp_path, no
     assert scores.probabilities is not None
 
 
-def test_a_range_of_a_video_is_looked_at_alone(engine, tmp_path, noisy_video):
+def test_a_range_of_a_video_is_scored_without_the_rest(engine, tmp_path, noisy_video):
     path = str(noisy_video(tmp_path / "video.mp4", 2, num_frames=60))
     records = [
         VideoRecord(path=path, start_seconds=1.0, end_seconds=2.0),
@@ -139,7 +139,7 @@ def test_a_range_of_a_video_is_looked_at_alone(engine, tmp_path, noisy_video):
     assert bits(ranged)[2] != bits(whole)[2]
 
 
-def test_silence_is_given_up(tiny_model, tmp_path, noisy_video):
+def test_a_decoder_without_progress_times_out(tiny_model, tmp_path, noisy_video):
     """No decoder answers within a microsecond."""
     execution = Execution(device="cpu", workers=1, threads=1, timeout_seconds=1e-6)
     videos = [noisy_video(tmp_path / f"{n}.mp4", n) for n in range(2)]

@@ -56,7 +56,7 @@ def test_a_decoding_error_after_some_clips_leaves_their_mean(path):
 
 
 @pytest.mark.parametrize("kind", ["timeout", "crash", "memory"])
-def test_how_far_a_dead_decoder_came_is_chance_and_not_told(path, kind):
+def test_clips_before_a_crash_are_not_averaged(path, kind):
     made = accumulator(path)
     feed(made, 0.0, 1.0)
     (scores,) = made.end(failed(made, kind))
@@ -70,7 +70,7 @@ def test_a_file_that_has_vanished_is_missing(tmp_path):
     assert scores.status == "missing"
 
 
-def test_problems_of_a_file_that_decodes_are_told(path):
+def test_problems_of_a_file_that_decodes_are_reported(path):
     for windows in (False, True):
         made = accumulator(path, windows=windows)
         feed(made, 0.0)

@@ -1,4 +1,4 @@
-"""A comparison names its rows, averages splits, pairs videos, and says what must be known."""
+"""A comparison names its rows, averages splits, pairs videos, and adds notes."""
 
 import csv
 import json

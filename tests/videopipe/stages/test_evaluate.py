@@ -1,4 +1,4 @@
-"""An evaluation is the same however it is run, the same as a prediction, and leaves nobody out."""
+"""An evaluation is the same however it is run, the same as a prediction, and has every video."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Fine-tuning: what is learned, what is frozen, what is written down, and going on after a kill."""
+"""Fine-tuning: what is learned, what is frozen, what is recorded, and resuming after a kill."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -170,7 +170,7 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_only_time_mixing_tells_motions_apart(
+def test_only_time_mixing_distinguishes_motions(
     make_model: Callable[..., Path], make_clips: Callable[..., Path], given: Given, tmp_path: Path
 ) -> None:
     """Any frame looks the same in both classes: without time mixing there is nothing to learn."""

@@ -1,4 +1,4 @@
-"""A probe: the checkpoint it leaves, and what its heads can tell apart."""
+"""A probe: the checkpoint it leaves, and what its heads can distinguish."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""One process at a time, and none waits for the dead."""
+"""One process holds a lock at a time; the lock of a killed process is free."""
 
 import multiprocessing
 import os

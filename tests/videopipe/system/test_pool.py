@@ -106,13 +106,13 @@ def test_nothing_a_task_does_stops_the_others() -> None:
     assert all(sum(isinstance(e, Finished | Failed) for e in results[t]) == 1 for t in results)
 
 
-def test_progress_is_no_silence() -> None:
+def test_heartbeats_prevent_a_timeout() -> None:
     results = outcomes(["progress:4"], timeout_seconds=3.0)
     assert results["progress:4"] == [Event("progress:4", "done"), Finished("progress:4")]
 
 
 def test_a_process_that_does_not_end_when_killed_stops_nothing() -> None:
-    """As on a lost network disk. Here nobody reports the end: the fork server is stopped."""
+    """As on a lost network disk. The end is not reported here, because the fork server is stopped."""
     script = (
         "import os, signal, multiprocessing.forkserver as forkserver\n"
         "from videopipe.system.pool import WorkerPool, Event\n"
@@ -146,7 +146,7 @@ def test_a_slow_consumer_bounds_the_workers_and_is_not_a_timeout() -> None:
     assert received == 8
 
 
-def test_a_talkative_worker_does_not_hide_a_silent_one() -> None:
+def test_a_busy_worker_does_not_hide_a_silent_one() -> None:
     with WorkerPool(behave, workers=2, timeout_seconds=SILENCE_SECONDS) as pool:
         for event in pool.run(["stream:1", "hang:1"]):  # without an end if it were never stopped
             if isinstance(event, Failed):
@@ -195,7 +195,7 @@ def test_no_worker_outlives_a_killed_parent(how: signal.Signals, tmp_path: Path)
         time.sleep(0.05)
 
 
-def test_a_function_that_cannot_be_imported_is_told() -> None:
+def test_a_function_that_cannot_be_imported_is_an_error() -> None:
     def local(task: str) -> Iterator[str]:
         yield task
 

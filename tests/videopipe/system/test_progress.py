@@ -1,4 +1,4 @@
-"""Progress: lines where nobody watches, a bar on a terminal, nothing from other processes."""
+"""Progress: lines in a log, a bar on a terminal, nothing from other processes."""
 
 import io
 import sys
@@ -17,7 +17,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_lines_tell_rate_and_time_left(
+def test_lines_show_rate_and_time_left(
     clock: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with progress("decoding", total=100, unit="videos") as bar:
@@ -76,7 +76,7 @@ def test_a_training_is_shown_in_steps_also_after_a_resume(
     )
 
 
-def test_only_the_first_process_speaks(
+def test_only_the_first_process_prints(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("RANK", "1")

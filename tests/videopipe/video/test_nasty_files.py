@@ -168,7 +168,7 @@ def overcount(path: Path) -> None:
     path.write_bytes(content)
 
 
-def test_an_avi_that_promises_too_much(tmp_path: Path) -> None:
+def test_an_avi_with_too_many_frames_in_its_header(tmp_path: Path) -> None:
     path = write_nasty(tmp_path / "a.avi", "mpeg4", bf="2", qscale="2")
     overcount(path)
     without_index = tmp_path / "b.avi"
@@ -195,7 +195,7 @@ def test_films_joined_byte_by_byte_are_seen_to_the_end(name: str, tmp_path: Path
     assert found == pytest.approx(expected, abs=GREY_TOLERANCE)
 
 
-def test_readers_that_choose_another_stream_are_not_believed(tmp_path: Path) -> None:
+def test_backends_that_choose_another_stream_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "two.mkv"
     with av.open(str(path), "w") as container:
         sizes = [(32, 32), (64, 96)]

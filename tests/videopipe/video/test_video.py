@@ -110,7 +110,7 @@ def check_backends_agree_on_real_clips(backend: str, shared: Path) -> None:
 
 
 def test_pieces_of_a_clip_are_the_frames_of_the_whole(shared: Path) -> None:
-    """B-frames that nobody asks for are not decoded; the next request may ask for them."""
+    """B-frames that are not requested are not decoded; the next request may ask for them."""
     for name in ("hmdb51/videos/wave/RATRACE*.avi", "odd_videos/*odd_height_and_width_mpeg2.mp4"):
         path = next((shared / "data").glob(name))
         with open_video(path, "av") as video:

@@ -1,4 +1,4 @@
-"""What cannot be decoded is said: cut, foreign, missing and misnamed files, wrong requests."""
+"""Errors for videos that cannot be decoded: cut, foreign, missing and misnamed files, wrong requests."""
 
 import os
 import shutil
@@ -63,7 +63,7 @@ def test_a_cut_mp4_is_known_from_its_index(shared: Path, tmp_path: Path) -> None
         (lambda path: os.mkfifo(path), "is not a file"),
     ],
 )
-def test_what_is_not_a_video_is_said(make: Callable, reason: str, tmp_path: Path) -> None:
+def test_files_that_are_not_videos_are_errors(make: Callable, reason: str, tmp_path: Path) -> None:
     make(tmp_path / "x.mp4")
     with pytest.raises(DecodeError, match=reason):
         open_video(tmp_path / "x.mp4")

@@ -82,7 +82,7 @@ def test_networks_that_rescale_inside_get_values_in_minus_one_to_one() -> None:
     assert default.preprocessing.mean == default.preprocessing.std == (0.5, 0.5, 0.5)
 
 
-def test_a_file_in_the_way_is_said(tmp_path: Path) -> None:
+def test_a_file_at_the_output_path_is_an_error(tmp_path: Path) -> None:
     file = saved(tmp_path / "w.pth", "timm/test_resnet", num_classes=3)
     (tmp_path / "model").write_text("")
     with pytest.raises(CheckpointError, match="is a file; name a folder"):
@@ -190,6 +190,6 @@ def test_labels_must_be_distinct(text: str, message: str, tmp_path: Path) -> Non
         read_labels(str(tmp_path / "l.txt"))
 
 
-def test_labels_that_are_nothing() -> None:
+def test_labels_that_cannot_be_read() -> None:
     with pytest.raises(CheckpointError, match="neither a file nor a list"):
         read_labels("no_such_file.txt")

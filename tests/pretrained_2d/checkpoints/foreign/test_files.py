@@ -70,7 +70,7 @@ def test_weights_in_parts_are_joined(tmp_path: Path) -> None:
         ({"a.bias": 5}, "is not an index"),
     ],
 )
-def test_an_index_that_does_not_hold_is_named(changes, message: str, tmp_path: Path) -> None:
+def test_an_index_with_missing_files_is_an_error(changes, message: str, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=message):
         read_tensors(sharded(tmp_path, PARTS | changes))
 

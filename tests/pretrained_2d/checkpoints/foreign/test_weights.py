@@ -178,7 +178,7 @@ def test_two_names_for_one_weight_are_not_merged() -> None:
         load_foreign(file_of(state), "convnext_tiny", SMALL)
 
 
-def test_structure_in_another_order_is_no_structure() -> None:
+def test_tensors_in_another_order_are_not_matched_by_structure() -> None:
     state = build("timm/test_resnet").network.state_dict()
     names = list(state)
     other = {f"x{i}.{n.rpartition('.')[2]}": state[n] for i, n in enumerate(reversed(names))}

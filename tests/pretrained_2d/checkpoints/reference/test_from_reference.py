@@ -184,7 +184,7 @@ def test_the_ends_of_an_isotropic_network_are_known_by_shape(encoder, body, deco
         assert torch.equal(plain, from_reference(renamed, "isotropic", input_size=8)(signal))
 
 
-def test_options_that_do_not_fit_are_said() -> None:
+def test_options_that_do_not_fit_are_errors() -> None:
     state = public.convnext("s4nd", (32, 32))
     with pytest.raises(CheckpointError, match="unexpected keyword argument 'colour'"):
         from_reference(state, "convnext", input_size=32, colour="red")

@@ -1,4 +1,4 @@
-"""Data sets are found as they lie, and what was found is said."""
+"""Layouts of data sets are recognised and reported."""
 
 import csv
 import json

@@ -156,5 +156,5 @@ def test_evaluation_reuses_its_matrix_until_a_parameter_changes() -> None:
     assert mixing(moving).requires_grad
 
 
-def test_options_know_every_basis() -> None:
+def test_options_accept_every_basis() -> None:
     assert set(get_args(Basis)) == set(BASES)
