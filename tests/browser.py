@@ -1,4 +1,4 @@
-"""Opening a report page in headless Chromium: sorting, filtering, measuring, and recording errors."""
+"""Open a report page in headless Chromium: sort, filter, measure, and record errors."""
 
 import json
 import re

@@ -112,7 +112,7 @@ def test_heartbeats_prevent_a_timeout() -> None:
 
 
 def test_a_process_that_does_not_end_when_killed_stops_nothing() -> None:
-    """As on a lost network disk. The end is not reported here, because the fork server is stopped."""
+    """As on a lost network disk. The end is not reported: the fork server is stopped."""
     script = (
         "import os, signal, multiprocessing.forkserver as forkserver\n"
         "from videopipe.system.pool import WorkerPool, Event\n"

@@ -1,4 +1,4 @@
-"""Errors for videos that cannot be decoded: cut, foreign, missing and misnamed files, wrong requests."""
+"""Errors for videos that cannot be decoded: cut, missing and misnamed files, wrong requests."""
 
 import os
 import shutil
