@@ -2,9 +2,9 @@
 # make test    the tests (SLOW=1: the slow ones as well)
 # make lint    style and types
 # make processors   the numerical tests under other instruction sets and numbers of threads
-# make mutants  wrong changes to the code that no test notices (COUNT=40, MINUTES=20)
+# make mutants  wrong changes to the code that no test detects (COUNT=40, MINUTES=20)
 # make docs    the documentation as a site: build/site/index.html
-# make bench   what is measured, on this machine, in one table (under ten minutes)
+# make bench   all benchmarks in one table (under ten minutes)
 #
 # All of them create .venv and install into it first, and again when setup.cfg changes: `demo` what
 # runs the program, the others also the developer's tools. `uv` is used where it is installed.

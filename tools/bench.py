@@ -1,12 +1,12 @@
-"""What is measured, on this machine, in one table: `make bench`, under ten minutes on two cores.
+"""All benchmarks in one table: `make bench`, under ten minutes on two cores.
 
     python tools/bench.py                     all parts
     python tools/bench.py --videos FOLDER     decode and predict your own videos
     python tools/bench.py --parts layer step --json numbers.json
 
-Calls the tools `bench_*.py` at a small size, one after the other; each is worth a look by itself.
-A ratio is the speed of ours relative to the named alternative, measured in the same run: above 1
-is quicker. Only on a quiet machine do they mean something.
+Calls the tools `bench_*.py` at a small size, one after the other; each can be run alone.
+A ratio is our speed divided by that of the named alternative, measured in the same run: above 1
+is faster. Ratios are reliable on an idle machine only.
 """
 
 import argparse
@@ -35,7 +35,7 @@ class Row:
     alternative: str
     ratio: float
     target: float
-    at_least: bool = True  # else the ratio is to stay below the target
+    at_least: bool = True  # else the ratio must stay below the target
 
     @property
     def met(self) -> bool:
@@ -216,7 +216,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--videos", type=Path, help="folder (default: the real clips, or made ones)"
+        "--videos", type=Path, help="folder (default: the real clips, or generated ones)"
     )
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--json", type=Path, help="write the table here too")

@@ -1,4 +1,4 @@
-"""How quickly and how rightly each backend decodes clips from given files; recommends one.
+"""Speed and correctness of each decoding backend on given files; recommends one.
 
     python tools/bench_decode.py FILE_OR_FOLDER … [--clip-seconds 2] [--num-frames 30] [--rounds 3]
 
@@ -115,7 +115,7 @@ def run_ways(args: argparse.Namespace, clips: list[tuple[str, float]]) -> dict[s
 
 
 def ask(process: subprocess.Popen, file: str, start: float) -> dict:
-    """The answer of a way's process; one that has died fails all that is asked of it."""
+    """The answer of a way's process; a process that has died fails every request."""
     try:
         print(json.dumps([file, start]), file=process.stdin, flush=True)
         return json.loads(process.stdout.readline() or "{}")
@@ -220,7 +220,7 @@ def print_table(rows: dict[str, dict]) -> None:
 
 
 def recommend(rows: dict[str, dict]) -> None:
-    """The quickest of our backends that failed nowhere and got every frame right."""
+    """The fastest of our backends without a failure or a wrong frame."""
     from videopipe.video.video import BACKENDS
 
     right = [
@@ -231,7 +231,7 @@ def recommend(rows: dict[str, dict]) -> None:
         best = min(right, key=lambda way: rows[way]["ms"])
         print(f"recommended: backend {best}, workers {os.cpu_count()} (one per core)")
     else:
-        print("no backend read every file rightly; `auto` tries them in turn")
+        print("no backend read every file correctly; `auto` tries them in turn")
 
 
 def compare_workers(files: list[Path], args: argparse.Namespace) -> dict[int, float]:

@@ -1,11 +1,11 @@
-"""What does time cost? Training steps of an inflated network beside its 2D network.
+"""The cost of a time axis: training steps of an inflated network and of its 2D network.
 
     python tools/bench_inflation.py                       # ConvNeXt-T, 30 frames of 224 pixels
     python tools/bench_inflation.py --num-frames 8 --image-size 112 --repeats 5 --json bench.json
 
 Every row runs forward and backward on the same frames; the 2D network takes them as a batch. Rows
-take turns and the fastest of their repeats counts. Processor time is that of all threads: it stays
-meaningful on a machine that others use too, where seconds by the clock do not. The naive row runs
+take turns and the fastest of their repeats counts. Processor time is that of all threads. On a
+shared machine it is more reliable than wall-clock time. The naive row runs
 every inflated kernel as a plain Conv3d, as most I3D code does.
 """
 

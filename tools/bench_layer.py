@@ -1,14 +1,14 @@
-"""How fast the S4ND layer is: against the FFT, against convolutions, and inside a whole network.
+"""The speed of the S4ND layer: against the FFT, against convolutions, and in a whole network.
 
     python tools/bench_layer.py                        the table of layers
     python tools/bench_layer.py --network              a training step of (S4ND-)ConvNeXt-T
     python tools/bench_layer.py --crossover            where the FFT overtakes matrix products
     python tools/bench_layer.py --profile              where the time of a layer goes
-    python tools/bench_layer.py --json results.json    the same numbers for a machine
+    python tools/bench_layer.py --json results.json    the same numbers as JSON
 
 Every number is forward + backward with kernel generation included. The candidates of a row take
-turns and the fastest of `--rounds` turns counts, so that other programs do not decide. A step of a
-whole network is too long for a quiet moment: there the middle turn counts.
+turns and the fastest of `--rounds` turns counts, so that other programs on the machine have little
+influence. For a step of a whole network the median turn counts.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def take_turns(
         for name, step in steps.items():
             if turn >= 9 and sum(turns[name]) > 4e3:
                 continue
-            step()  # after another candidate's step memory and cache are not as training finds them
+            step()  # warm up: another candidate's step has replaced the content of the cache
             start = time.perf_counter()
             step()
             turns[name].append(1e3 * (time.perf_counter() - start))
@@ -115,7 +115,7 @@ def print_memory_of(engine: str, shape: tuple[int, ...]) -> None:
     small()  # libraries load on first use and are not the layer's memory
     step = step_of(layer_for(shape, engine), torch.randn(shape))
     with Path("/proc/self/clear_refs").open("w") as peak:
-        peak.write("5")  # the highest resident size so far (loading libraries) is forgotten
+        peak.write("5")  # resets the highest resident size so far (loading libraries)
     before = memory_megabytes("VmRSS")
     step()
     print(memory_megabytes("VmHWM") - before)

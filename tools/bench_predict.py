@@ -1,4 +1,4 @@
-"""What `videopipe predict` costs beside its parts: throughput, memory over time, start-up.
+"""`videopipe predict` compared with its parts: throughput, memory over time, start-up.
 
     python tools/bench_predict.py [--data FOLDER …] [--parts throughput loop memory start write]
 
@@ -163,7 +163,7 @@ def loop(files: list[Path], args: argparse.Namespace, folder: Path) -> dict[str,
 
 
 def plain_loop(files: list[Path], network: Any, card: Any) -> Iterator[Any]:
-    """What one writes on the first day: the loader, a transform, the network."""
+    """The simplest loop: the loader, a transform, the network."""
     import torch
     from pytorchvideo.data import LabeledVideoDataset, make_clip_sampler
     from torch.utils.data import SequentialSampler
@@ -188,7 +188,7 @@ def plain_loop(files: list[Path], network: Any, card: Any) -> Iterator[Any]:
 
 
 def small_videos(folder: Path, count: int) -> list[Path]:
-    """Different films of a second; what leaks leaks per file, whatever its size."""
+    """Different videos of one second: a leak is per file, whatever its size."""
     import numpy as np
 
     from videopipe.video.writing import write_video

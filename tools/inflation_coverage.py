@@ -6,7 +6,7 @@
 Takes the smallest architectures of each family (module) of timm, with random weights, at the
 smallest input they accept. Each is inflated by each method with replicate padding; recorded are
 the error if one occurs, the difference to the 2D logits on a still video, and whether a backward
-pass reaches the layers along time. Results are appended line by line: stop it where you like.
+pass reaches the layers along time. Results are appended line by line, so it can be stopped at any time.
 """
 
 import argparse
@@ -74,7 +74,7 @@ def smallest_input(name: str) -> tuple[int, dict[str, Any]]:
 
 
 def try_method(name: str, size: int, options: dict[str, Any], method: str) -> dict[str, Any]:
-    """Inflate by one method; what went wrong, or how exact it is and which gradients arrive."""
+    """Inflate by one method; the error, or the difference of logits and the gradients."""
     torch.manual_seed(0)
     network = timm.create_model(name, num_classes=CLASSES, **options).eval()
     make_lively(network)
@@ -124,7 +124,7 @@ def reaches_time(folded: FoldedNetwork) -> bool:
 
 
 def run(out: Path, per_family: int, minutes: float, methods: list[str]) -> bool:
-    """Go on where the last run stopped; True when nothing is left."""
+    """Resume the last run; True when nothing is left."""
     chosen = smallest_of_families(per_family, out.with_suffix(".sizes.json"))
     done = {(line["name"], line["method"]) for line in read(out)}
     end = time.monotonic() + 60 * minutes

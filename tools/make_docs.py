@@ -66,7 +66,7 @@ def commands_page() -> str:
     head = f"""\
 # Commands
 
-What `videopipe COMMAND --help` says. Written by `tools/make_docs.py`.
+The output of `videopipe COMMAND --help`. Written by `tools/make_docs.py`.
 
 ## Exit codes
 
@@ -94,7 +94,9 @@ PAGES = {"stages.md": stages_page, "commands.md": commands_page}
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="only say whether they are up to date")
+    parser.add_argument(
+        "--check", action="store_true", help="only report whether they are up to date"
+    )
     check = parser.parse_args().check
     stale = []
     for name, make in PAGES.items():

@@ -109,7 +109,7 @@ def bandlimits() -> Picture:
 
 
 def motions() -> Image.Image:
-    """A row per class of the demo: frames in time. Any column by itself says nothing."""
+    """A row per class of the demo: frames in time. A single column does not show the class."""
     rows = []
     for motion in MOTIONS:
         scene = draw_scene(np.random.default_rng(derive_seed(5, motion)), SHAPE_PIXELS)

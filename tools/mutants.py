@@ -1,4 +1,4 @@
-"""Change the code in small wrong ways, one at a time, and list the changes that no test notices.
+"""Change the code in small wrong ways, one at a time, and list the changes that no test detects.
 
     python tools/mutants.py --count 40 --minutes 20            # `make mutants`
     python tools/mutants.py --count 200 --minutes 240 --out mutants.jsonl
@@ -237,7 +237,7 @@ def _run_tests(tree: Path, tests: list[str]) -> int:
 
 
 def copy_tree(target: Path) -> Path:
-    """The files that git knows, in a folder of their own."""
+    """A copy of the files that git tracks."""
     names = subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True)
     for name in names.splitlines():
         if (ROOT / name).is_file():

@@ -21,7 +21,7 @@ from pretrained_2d.images.layouts import find_images
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", type=Path, help="the runs folder of a pipeline")
-    parser.add_argument("--images", type=int, help="test again, on so many images")
+    parser.add_argument("--images", type=int, help="test again, on this many images")
     parser.add_argument("--seed", type=int, default=0, help="which images, when not all")
     options = parser.parse_args()
     results = sorted(options.runs.glob("*/stage.json"))

@@ -92,7 +92,7 @@ class _Asked:
         return decide(job, results, redo=request, retry_failed=self.retry_failed)
 
     def check(self, results: Results) -> None:
-        """Find jobs that cannot succeed, by what the results so far say, before the next one runs.
+        """Find jobs that cannot succeed, from the results so far, before the next one runs.
 
         Raises:
             StageError: names the job and the reason.

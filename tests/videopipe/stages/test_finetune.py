@@ -80,7 +80,7 @@ def test_every_parameter_of_the_time_axis_moves_and_the_card_tells_the_story(
 
 
 def test_validation_sees_the_weights_of_the_moment(motion_model: Path, motion_clips: Path) -> None:
-    """Its engine outlives many epochs; what it says must be what a new evaluation would say."""
+    """Its engine is kept for many epochs; its numbers must equal those of a new evaluation."""
     network, card = load_model(motion_model)
     manifest = read_manifest(motion_clips)
     records = videos_of(manifest, "val")
