@@ -6,7 +6,8 @@
 Takes the smallest architectures of each family (module) of timm, with random weights, at the
 smallest input they accept. Each is inflated by each method with replicate padding; recorded are
 the error if one occurs, the difference to the 2D logits on a still video, and whether a backward
-pass reaches the layers along time. Results are appended line by line, so it can be stopped at any time.
+pass reaches the layers along time. Results are appended line by line; a run
+can be stopped at any time.
 """
 
 import argparse
