@@ -134,7 +134,7 @@ def convolve_fft(
     """The same convolution and skip by a zero-padded N-D transform.
 
     signal (batch, channels, *axes); taps one per axis, (rank groups, channels, 2 L); repeats: the
-    axes along which the end samples go on beyond the ends (no axis when empty).
+    axes along which the end samples are repeated beyond the ends (no axis when empty).
     """
     through = _skip_term(signal.transpose(0, 1), skip, dense=mixing.dense).transpose(0, 1)
     margins = [0] * len(taps)

@@ -148,7 +148,7 @@ def _read_json(folder: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise CheckpointError(
             f'{path} belongs to another program (no "format": "{FORMAT}"); '
-            "bring the weights in with `videopipe adopt`"
+            "convert the weights with `videopipe adopt`"
         )
     if content.get("version") != VERSION:
         raise CheckpointError(

@@ -29,7 +29,12 @@ from pretrained_2d.training.optimiser import (
     parameter_groups,
 )
 from pretrained_2d.training.recipe import Recipe
-from pretrained_2d.training.state import load_newest, require_same_settings, save_state, sweep
+from pretrained_2d.training.state import (
+    load_newest,
+    remove_partial_states,
+    require_same_settings,
+    save_state,
+)
 from pretrained_2d.training.train import Best, Evaluate, Phase, TrainingProgress, TrainingResult
 from pretrained_2d.training.training_report import TrainingReport
 
@@ -226,7 +231,7 @@ class TrainingRun:
     def _resume(self) -> int | None:
         """Load the newest state in `out`; the batch size of that run, None without a state."""
         if self.accelerator.is_main_process:
-            sweep(self.out / "state")
+            remove_partial_states(self.out / "state")
         self.accelerator.wait_for_everyone()
         found = load_newest(self.out / "state")
         if found is None:

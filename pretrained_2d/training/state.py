@@ -51,7 +51,7 @@ def load_newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
     return None
 
 
-def sweep(folder: Path) -> None:
+def remove_partial_states(folder: Path) -> None:
     """Remove what a killed process left half-written or half-removed."""
     whole = saved_states(folder)
     for pattern in ("step_*", ".*.partial", ".*.older"):

@@ -39,7 +39,7 @@ class LimitedClips(Dataset[tuple[Tensor, int]]):
 
     A thread decodes while the caller waits. A decoder that hangs with the interpreter lock held
     stops the waiting too; in a DataLoader worker the process then ends after twice the time, and
-    the file named by its process id in `notes` tells which video it was.
+    the file named by its process id in `notes` names the video.
     """
 
     def __init__(self, clips: ClipDataset, timeout_seconds: float, notes: Path) -> None:

@@ -133,7 +133,7 @@ def _locked(path: Path) -> Iterator[int]:
 
 
 class TableLock(FileLock):
-    """Excludes other runs from a table for as long as any process of this one lives.
+    """Excludes other runs from a table while any process of this one is running.
 
     The first process takes it alone (`begin`), plans, and shares it with the others (`share`).
     """

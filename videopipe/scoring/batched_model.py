@@ -56,7 +56,7 @@ class BatchedOutput:
 class BatchedModel:
     """Full batches across videos, copied while the accelerator computes.
 
-    When memory runs out, the batch size is halved for good and the clips are computed again.
+    When memory runs out, the batch size is halved from then on and the clips are computed again.
     """
 
     def __init__(self, forward: ClipClassifier, device: torch.device, execution: Execution) -> None:

@@ -46,7 +46,7 @@ class ClipModel(Protocol):
 
 
 class ThreadedModel:
-    """On a CPU: several clips at a time, each by itself in one thread.
+    """On a CPU: several clips at a time, each in one thread.
 
     The arithmetic of a clip then does not depend on other clips or on the number of threads, so its
     scores are reproducible. This is not slower than batches.

@@ -4,10 +4,10 @@ import torch
 from pretrained_2d.errors import TrainingError
 from pretrained_2d.training.state import (
     load_newest,
+    remove_partial_states,
     require_same_settings,
     save_state,
     saved_states,
-    sweep,
 )
 
 
@@ -44,7 +44,7 @@ def test_half_written_states_are_removed(tmp_path):
     (tmp_path / ".step_000000003.ab12cd34.partial").mkdir(parents=True)
     (tmp_path / "step_000000001").mkdir()  # its removal was cut short
     whole = save_state(tmp_path, 2, {}, keep_last=2)
-    sweep(tmp_path)
+    remove_partial_states(tmp_path)
     assert list(tmp_path.iterdir()) == [whole]
 
 

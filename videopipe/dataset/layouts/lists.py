@@ -21,7 +21,7 @@ LABEL_FILES = ("classInd.txt", "label_map.txt", "labels.txt", "classes.txt")
 
 
 def find_lists(root: Path, split: int) -> DatasetListing | None:
-    """A list given by itself, or lists named after their split in a folder."""
+    """A single list, or lists named after their split in a folder."""
     if root.is_file():
         files = [root] if root.suffix.lower() in LIST_SUFFIXES else []
     else:
