@@ -142,7 +142,7 @@ def read_manifest(folder: Path, root: Path | None = None) -> Manifest:
             f"{folder} is not a manifest: {error.filename} is missing; "
             f"make one with `videopipe check DATA --out {folder}`"
         ) from None
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:  # no JSON, other types
         raise DataError(f"{folder}: the manifest is damaged ({error}); write it again") from None
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, Union
 
 from videopipe.pipeline.document.nodes import ListNode, MapNode, Node, Scalar, is_null
 
-INTEGER = re.compile(r"[-+]?[0-9][0-9_]*")
+INTEGER = re.compile(r"[-+]?[0-9][0-9_]{0,999}")  # Python refuses to read more than 4300 digits
 FLOAT = re.compile(r"[-+]?([0-9][0-9_]*\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?\.inf")
 BOOLEANS = {
     **dict.fromkeys(("true", "True", "TRUE"), True),

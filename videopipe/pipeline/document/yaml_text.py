@@ -14,8 +14,9 @@ from videopipe.pipeline.document.nodes import ListNode, MapNode, Node, Scalar
 from videopipe.pipeline.document.scalars import read_str
 
 TAG = "tag:yaml.org,2002:"
-# The tags that YAML gives to untagged values.
 MAX_VALUES = 20_000  # of a document, with its aliases written out
+UNUSUAL_BREAKS = "\x85\u2028\u2029"  # line breaks of YAML 1.1 that are rarely meant as such
+# The tags that YAML gives to untagged values.
 PLAIN = {"str", "int", "float", "bool", "null", "seq", "map", "timestamp", "merge", "value"}
 
 
@@ -76,6 +77,8 @@ def _represent_list(dumper: _Dumper, value: list[Any]) -> yaml.Node:
 def _represent_str(dumper: _Dumper, value: str) -> yaml.Node:
     mistakable = read_str(Scalar("", value)) is None  # "1e-4", "no": quoted, or read back wrongly
     style = "'" if mistakable else None
+    if any(character in value for character in UNUSUAL_BREAKS):
+        style = '"'  # written as escapes; in other styles they are folded into spaces
     return dumper.represent_scalar(f"{TAG}str", value, style=style)
 
 
