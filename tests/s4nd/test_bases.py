@@ -83,3 +83,18 @@ def test_linear_spectrum():
     space = initial_state_spaces("diag-lin", 6, 1, 0)
     expected = torch.tensor([0.0, -math.pi, -2 * math.pi], dtype=torch.float64)
     torch.testing.assert_close(space.a[0].imag, expected)
+
+
+def test_every_basis_says_how_many_columns_p_needs():
+    columns = {name: basis.low_rank for name, basis in BASES.items()}
+    with_one = {"legs", "fourier", "hippo", "random-linear", "random-inv"}
+    assert columns == {name: int(name in with_one) for name in BASES}
+    for name, basis in BASES.items():
+        assert len(basis.make(8, 0).p) == columns[name], name
+
+
+def test_the_free_phase_of_an_eigenvector_is_fixed():
+    """LAPACK may return any phase; with the first entry real and positive B is the same."""
+    first = BASES["legs"].make(16, 0).first
+    assert first.imag.abs().max() < 1e-12
+    assert first.real.min() > 0

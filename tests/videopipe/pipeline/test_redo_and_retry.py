@@ -100,6 +100,8 @@ def test_a_finished_redo_is_forgotten(load: Load, runs: Path, calls: list[str]) 
         states(load(TEXT), runs, redo=["clips"])
         assert calls[0] == "read"
     assert list((runs / ".redo").iterdir()) == []
+    states(load(TEXT), runs, redo=["clips", "model", "scores"])  # all jobs there are
+    assert list((runs / ".redo").iterdir()) == []
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from pretrained_2d.checkpoints.card import Preprocessing
 from videopipe.dataset.sampling import Clip, frame_times, sliding_windows
 from videopipe.scoring import frame_reader as frames_module
 from videopipe.scoring.frame_reader import FrameReader, three_crops
-from videopipe.video.video import Video, open_video
+from videopipe.video.video import EndOfVideoError, Video, open_video
 
 PREPROCESSING = Preprocessing(image_size=24, resize=28)
 
@@ -82,4 +82,29 @@ def test_a_range_shorter_than_a_clip_repeats_its_own_last_frame(tmp_path, tiny_v
         ((_, crops),) = reader.read([Clip(0.5, 2.5)], num_frames=10)
     greys = crops[0].float().mean(dim=(0, 2, 3)).tolist()
     numbers = [6, 8, 10, 12, 14, 14, 14, 14, 14, 14]
+    assert greys == pytest.approx([grey_of(number, 30) for number in numbers], abs=3)
+
+
+class ShortVideo(WatchedVideo):
+    """Found to end earlier than its header says when a time after the end is asked for."""
+
+    duration_seconds = 9.0
+
+    def frames_at(self, times: Sequence[float]) -> torch.Tensor:
+        if max(times) > self.video.duration_seconds:
+            self.duration_seconds = self.video.duration_seconds
+            raise EndOfVideoError(self.video.path, "ends early")
+        return super().frames_at(times)
+
+
+def test_only_the_frames_after_an_unexpected_end_repeat_the_last(tmp_path, tiny_video, grey_of):
+    path = tiny_video(tmp_path / "video.mp4", num_frames=30, frame_rate=10.0)
+    with open_video(path) as video:
+        reader = FrameReader(ShortVideo(video), PREPROCESSING, crops=1)  # type: ignore[arg-type]
+        clips = reader.read([Clip(2.0, 4.0), Clip(4.0, 6.0)], num_frames=10)
+        _, crops = next(clips)
+        with pytest.raises(EndOfVideoError):
+            next(clips)
+    greys = crops[0].float().mean(dim=(0, 2, 3)).tolist()
+    numbers = [21, 23, 25, 27, 29, 29, 29, 29, 29, 29]
     assert greys == pytest.approx([grey_of(number, 30) for number in numbers], abs=3)

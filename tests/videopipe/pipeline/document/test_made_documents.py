@@ -105,13 +105,18 @@ def test_a_damaged_pipeline_is_read_or_refused_with_a_position(edits: list) -> N
     for place, removed, piece in edits:
         text = text[:place] + piece + text[place + removed :]
     with tempfile.TemporaryDirectory() as folder:
-        try:
-            pipeline = load(text, folder)
-        except ConfigError as error:
-            assert error.problems
-            assert all(problem.startswith(f"{folder}/p.yaml:") for problem in error.problems)
-        else:
-            assert len({job.label for job in pipeline.jobs}) == len(pipeline.jobs)
+        pipeline, problems = load_or_refuse(text, folder)
+        assert (pipeline is None) == bool(problems)
+        assert all(problem.startswith(f"{folder}/p.yaml:") for problem in problems)
+    if pipeline is not None:
+        assert len({job.label for job in pipeline.jobs}) == len(pipeline.jobs)
+
+
+def load_or_refuse(text: str, folder: str) -> tuple[Pipeline | None, tuple[str, ...]]:
+    try:
+        return load(text, folder), ()
+    except ConfigError as error:
+        return None, error.problems
 
 
 @settings(max_examples=200, deadline=None)
