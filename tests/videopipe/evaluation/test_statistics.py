@@ -12,6 +12,7 @@ from videopipe.evaluation.statistics import (
     calibration_bins,
     compare_paired,
     confusion_matrix,
+    effective_sample,
     expected_calibration_error,
     label_ranks,
     mcnemar_p_value,
@@ -101,6 +102,75 @@ def test_without_any_disagreement_the_interval_is_not_a_point() -> None:
 def test_paired_comparison_refuses_other_videos() -> None:
     with pytest.raises(ValueError, match=r"\(3,\) and \(4,\)"):
         compare_paired(np.zeros(3, bool), np.zeros(4, bool))
+
+
+def test_paired_interval_of_independent_videos_is_bonett_and_price() -> None:
+    """One video is added that only the first model gets right, and one for the second."""
+    first, second = share(11, 24), np.roll(share(15, 24), -3)
+    only_first, only_second = int((first & ~second).sum()), int((second & ~first).sum())
+    gain, loss = (only_second + 1) / 26, (only_first + 1) / 26
+    half = stats.norm.ppf(0.95) * math.sqrt((gain + loss - (gain - loss) ** 2) / 26)
+    found = compare_paired(first, second, confidence=0.9)
+    assert (found.only_first, found.only_second, found.trials) == (only_first, only_second, 24)
+    assert found.low == pytest.approx(gain - loss - half, abs=1e-12)
+    assert found.high == pytest.approx(gain - loss + half, abs=1e-12)
+
+
+def plain_sample(values: list[float], recordings: list[str], repeats: list[str]) -> tuple:
+    """Mean, effective size and degrees of freedom by the sums of docs/evaluation.md."""
+    by_repeat = {name: [v for v, r in zip(values, repeats, strict=True) if r == name]
+                 for name in repeats}  # fmt: skip
+    mean = sum(sum(own) / len(own) for own in by_repeat.values()) / len(by_repeat)
+    weights = [1 / len(by_repeat) / len(by_repeat[name]) for name in repeats]
+    deviations = [w * (v - mean) for w, v in zip(weights, values, strict=True)]
+    one = sum(w * (v - mean) ** 2 for w, v in zip(weights, values, strict=True))
+    variances, freedoms = [], []
+    for names in (recordings, repeats):
+        groups = sorted(set(names))
+        if len(groups) > 1:
+            sums = [sum(u for u, n in zip(deviations, names, strict=True) if n == group)
+                    for group in groups]  # fmt: skip
+            variances.append(len(groups) / (len(groups) - 1) * sum(x**2 for x in sums))
+            freedoms.append(len(groups) - 1)
+    total = sum(variances)
+    freedom = total**2 / sum(v**2 / f for v, f in zip(variances, freedoms, strict=True))
+    return mean, max(1.0, min(one / total, len(values))), freedom
+
+
+@pytest.mark.parametrize("num_repeats", [1, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_clustered_intervals_by_hand(seed: int, num_repeats: int) -> None:
+    random = np.random.default_rng(seed)
+    count = 30
+    recordings = [f"r{number}" for number in random.integers(0, 9, count)]
+    repeats = [f"s{number}" for number in random.integers(0, num_repeats, count)]
+    first, second = random.random(count) < 0.6, random.random(count) < 0.75
+
+    mean, size, freedom = plain_sample(second.astype(float).tolist(), recordings, repeats)
+    found = effective_sample(second.astype(float), recordings, repeats)
+    assert (found.mean, found.size, found.degrees_of_freedom, found.independent) == (
+        pytest.approx(mean), pytest.approx(size), pytest.approx(freedom), False,
+    )  # fmt: skip
+    t = stats.t.ppf(0.975, freedom)
+    edges = sorted(np.roots([1 + t**2 / size, -(2 * mean + t**2 / size), mean**2]).real)
+    accuracy = proportion(second, recordings, repeats)
+    # Wilson: where the distance to the share is t standard errors of the edge itself.
+    assert (accuracy.low, accuracy.high) == pytest.approx(tuple(edges), abs=1e-9)
+    assert (accuracy.successes, accuracy.trials) == (int(second.sum()), count)
+
+    differences = (second.astype(float) - first).tolist()
+    mean, size, freedom = plain_sample(differences, recordings, repeats)
+    better, *_ = plain_sample((second & ~first).astype(float).tolist(), recordings, repeats)
+    gain, loss = (better * size + 1) / (size + 2), ((better - mean) * size + 1) / (size + 2)
+    error = math.sqrt((gain + loss - (gain - loss) ** 2) / (size + 2))
+    paired = compare_paired(first, second, recordings, repeats)
+    half = stats.t.ppf(0.975, freedom) * error
+    assert paired.difference == pytest.approx(mean)
+    assert paired.low == pytest.approx(min(gain - loss - half, mean), abs=1e-9)
+    assert paired.high == pytest.approx(max(gain - loss + half, mean), abs=1e-9)
+    expected = 2 * (1 - stats.t.cdf(abs(gain - loss) / error, freedom))
+    assert paired.p_value == pytest.approx(expected, abs=1e-9)
+    assert paired.test == "clustered t"
 
 
 def test_ranks_give_top_k_and_ties_go_to_the_lower_index() -> None:
