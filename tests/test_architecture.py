@@ -4,8 +4,6 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("s4nd", "pretrained_2d", "videopipe")
 FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
@@ -150,14 +148,17 @@ def modules_imported(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_imports_between_rooms_point_one_way(path: Path) -> None:
-    room = room_of(".".join(path.relative_to(ROOT).with_suffix("").parts))
-    ours = {room_of(name) for name in modules_imported(path) if name.split(".")[0] in PACKAGES}
-    if room in AT_THE_TOP:
-        return
-    allowed = {room} | MAY_IMPORT[room] | ({"videopipe"} if room.startswith("videopipe") else set())
-    assert ours <= allowed, f"{name_of(path)} of room {room} imports {sorted(ours - allowed)}"
+def test_imports_between_rooms_point_one_way() -> None:
+    wrong = []
+    for path in FILES:
+        room = room_of(".".join(path.relative_to(ROOT).with_suffix("").parts))
+        if room in AT_THE_TOP:
+            continue
+        ours = {room_of(name) for name in modules_imported(path) if name.split(".")[0] in PACKAGES}
+        own = {room, "videopipe"} if room.startswith("videopipe") else {room}
+        if beyond := ours - own - MAY_IMPORT[room]:
+            wrong.append(f"{name_of(path)} of room {room} imports {sorted(beyond)}")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_rooms_are_small() -> None:
@@ -188,11 +189,14 @@ def test_a_module_name_has_one_meaning() -> None:
     assert repeated <= SHARED_MODULE_NAMES, {name: places[name] for name in repeated}
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_libraries_keep_to_their_place(path: Path) -> None:
-    for library in set(imports(path)) & set(PLACES):
-        allowed = any(name_of(path).startswith(place) for place in PLACES[library])
-        assert allowed, f"{name_of(path)} imports {library}; it belongs in {PLACES[library]}"
+def test_libraries_keep_to_their_place() -> None:
+    wrong = [
+        f"{name_of(path)} imports {library}; it belongs in {PLACES[library]}"
+        for path in FILES
+        for library in sorted(set(imports(path)) & set(PLACES))
+        if not any(name_of(path).startswith(place) for place in PLACES[library])
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_the_layer_needs_torch_and_einops_only() -> None:
@@ -206,23 +210,25 @@ def test_the_layer_needs_torch_and_einops_only() -> None:
         assert foreign <= allowed, f"{name_of(path)} imports {foreign}"
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in FILES if name_of(path).startswith(QUICK)], ids=name_of
-)
-def test_what_help_reads_imports_nothing_heavy(path: Path) -> None:
-    heavy = set(imports(path, top_level_only=True)) & HEAVY
-    assert not heavy, f"{name_of(path)} imports {heavy} at its top; import it inside a function"
+def test_what_help_reads_imports_nothing_heavy() -> None:
+    wrong = [
+        f"{name_of(path)} imports {sorted(heavy)} at its top; import it inside a function"
+        for path in FILES
+        if name_of(path).startswith(QUICK)
+        and (heavy := set(imports(path, top_level_only=True)) & HEAVY)
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("path", CODE, ids=name_of)
-def test_files_stay_short(path: Path) -> None:
-    lines = len(path.read_text().splitlines())
-    assert lines <= LONGEST, f"{name_of(path)} has {lines} lines; split it by idea"
+def test_files_stay_short() -> None:
+    lines = {name_of(path): len(path.read_text().splitlines()) for path in CODE}
+    long = {name: count for name, count in lines.items() if count > LONGEST}
+    assert not long, f"more than {LONGEST} lines; split them by idea: {long}"
 
 
-@pytest.mark.parametrize("path", CODE, ids=name_of)
-def test_no_module_has_a_catch_all_name(path: Path) -> None:
-    assert path.stem not in {"utils", "util", "common", "helpers", "misc"}
+def test_no_module_has_a_catch_all_name() -> None:
+    catch_all = {"utils", "util", "common", "helpers", "misc"}
+    assert not [name_of(path) for path in CODE if path.stem in catch_all]
 
 
 def test_packages_are_marked_as_typed() -> None:

@@ -220,9 +220,8 @@ def _run_tests(tree: Path, tests: list[str]) -> int:
     import pytest
 
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS_PER_PROCESS, SECONDS_PER_PROCESS))
-    nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
-        os.dup2(nowhere, stream)
+        os.dup2(os.open(os.devnull, os.O_RDWR), stream)
     os.chdir(tree)
     os.environ["PYTHONPATH"] = str(tree)
     sys.path.insert(0, str(tree))
@@ -287,8 +286,8 @@ def main() -> int:
                         file.write(json.dumps({"mutant": asdict(mutant), "caught": known}) + "\n")
             results.append((mutant, known))
             if not known:
-                print(f"SURVIVED {mutant.file}:{mutant.line}: {mutant.before} -> {mutant.after}",
-                      flush=True)  # fmt: skip
+                place = f"{mutant.file}:{mutant.line}"
+                print(f"SURVIVED {place}: {mutant.before} -> {mutant.after}", flush=True)
 
         with ThreadPoolExecutor(args.workers) as pool:
             list(pool.map(examine, every[: args.count]))
