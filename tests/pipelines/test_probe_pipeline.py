@@ -11,7 +11,10 @@ import torch
 from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
 from pretrained_2d.checkpoints.folder import save_checkpoint
 from pretrained_2d.networks.backbones import build
+from tests.processes import ACCELERATE
+from tests.processes import run as run_to_end
 from videopipe.cli import main
+from videopipe.evaluation.score_table import read_scores
 from videopipe.models import load_model
 from videopipe.probing.feature_file import read_features
 from videopipe.video.writing import write_video
@@ -92,3 +95,25 @@ def test_it_runs_unchanged_at_a_tiny_scale(
     assert "Probing: probe" in (tmp_path / "probe" / "report" / "report.html").read_text()
     assert main(command) == 0
     assert len(list(tmp_path.glob("probe-*"))) == 8
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_numbers_of_one(
+    videos: Path, weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VIDEOS", str(videos))
+    monkeypatch.setenv("WEIGHTS", str(weights))
+    quick = ("probe.matrix.recipe.seed=[0]", "probe.matrix.head=[mean, s4nd]")
+    words = ["run", str(PIPELINE), *[f"--set={change}" for change in (*TINY, *quick)], "--runs"]
+    assert main([*words, str(tmp_path / "one")]) == 0
+    variables = ["env", f"VIDEOS={videos}", f"WEIGHTS={weights}"]
+    run_to_end([*variables, *ACCELERATE, "-m", "videopipe", *words, str(tmp_path / "two")])
+    one, two = (sorted((tmp_path / name).glob("scores-*")) for name in ("one", "two"))
+    assert [folder.name for folder in one] == [folder.name for folder in two]
+    assert len(one) == 2
+    for first, second in zip(one, two, strict=True):
+        tables = [read_scores(folder) for folder in (first, second)]
+        assert tables[0].paths == tables[1].paths
+        # The weights differ by rounding, which Adam turns into steps of the learning rate.
+        np.testing.assert_allclose(tables[0].scores, tables[1].scores, atol=0.05)
+    assert list((tmp_path / "two").glob("table-*"))
