@@ -3,6 +3,7 @@
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,7 @@ def evaluate_videos(
         network, card, records, labels,
         frame_rates=frame_rates, clip_lengths=clip_lengths,
         scoring=scoring, execution=execution, journal=journal,
+        check=partial(_check_failed, max_failed=max_failed),
     )  # fmt: skip
     metrics = {
         **measure(table),
@@ -79,7 +81,8 @@ def evaluate_videos(
     }
     if processes.first:
         write_evaluation(out, table, metrics)
-        if not table.failed:  # else --retry-failed resumes from the journal
+        failed_elsewhere = any(row["failed"] for row in resolutions)  # at another frame rate
+        if not (table.failed or failed_elsewhere):  # else --retry-failed resumes from the journal
             shutil.rmtree(journal.folder, ignore_errors=True)
     return metrics
 

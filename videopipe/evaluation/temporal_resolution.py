@@ -4,7 +4,7 @@ The paper names this as future work. A kernel along time that is sampled from a 
 be sampled for any frame rate; a kernel of taps cannot.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -31,8 +31,12 @@ def resolution_table(
     scoring: Scoring,
     execution: Execution,
     journal: Journal | None = None,
+    check: Callable[[ScoreTable], None] = lambda _: None,
 ) -> list[dict[str, Any]]:
-    """Top-1 for every frame rate and clip length, with the right rate and with rate 1."""
+    """Top-1 for every frame rate and clip length, with the right rate and with rate 1.
+
+    `check` sees every table of scores, and raises when it must not be used.
+    """
     if not frame_rates:
         return []
     if card.num_frames is None or card.clip_seconds is None:
@@ -47,11 +51,13 @@ def resolution_table(
             shape = replace(scoring, num_frames=num_frames, clip_seconds=seconds)
 
             def score(rate: float, shape: Scoring = shape) -> ScoreTable:
-                return score_records(
+                table = score_records(
                     FixedTimeRate(network, rate).eval(), card, records, labels,
                     scoring=shape, execution=execution,
                     journal=None if journal is None else journal.also(rate=rate),
                 )  # fmt: skip
+                check(table)
+                return table
 
             told = score(rate)
             # Convolutions have no rate, and the base rate is rate 1.
@@ -64,6 +70,7 @@ def resolution_table(
                     "rate": rate,
                     "with_rate": _top1(told),
                     "without_rate": _top1(untold),
+                    "failed": sorted({*told.failed, *untold.failed}),
                     "paired": asdict(
                         compare_paired(untold.ranks() == 0, told.ranks() == 0, told.recordings)
                     ),

@@ -134,10 +134,13 @@ def _trained_on_validation_videos(model: Result, clips: Path) -> Result | None:
 
 
 def failures(folder: Path) -> list[Failure]:
-    """The videos without scores."""
-    from videopipe.evaluation.score_table import read_scores
+    """The videos without scores, also those without scores at one of the other frame rates."""
+    from videopipe.evaluation.score_table import read_metrics, read_scores
 
-    return [Failure(path, reason) for path, reason in read_scores(folder).failed]
+    resolutions = read_metrics(folder).get("temporal_resolution", [])
+    elsewhere = {path: reason for row in resolutions for path, reason in row.get("failed", [])}
+    failed = elsewhere | dict(read_scores(folder).failed)
+    return [Failure(path, reason) for path, reason in failed.items()]
 
 
 def keep(config: EvaluateConfig, inputs: Inputs, folder: Path, out: Path) -> None:
