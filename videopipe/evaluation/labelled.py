@@ -4,7 +4,8 @@ An evaluation and a batch prediction of the same checkpoint on one machine give 
 for bit.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,29 @@ def check_classes(
 
 def _few(names: Sequence[str]) -> str:
     return f"{', '.join(names[:8])}{', …' if len(names) > 8 else ''}"
+
+
+def check_failed(
+    table: ScoreTable, max_failed: float, *, known: Collection[str] = frozenset()
+) -> None:
+    """Refuse a table in which more than the fraction `max_failed` of the videos has no scores.
+
+    The videos in `known` could not be read before either; they are not counted.
+
+    Raises:
+        DataError: says how many, the most frequent reasons, and the first video.
+    """
+    failed = [(path, reason) for path, reason in table.failed if path not in known]
+    num_videos = sum(path not in known for path in table.paths)
+    if len(failed) <= max_failed * num_videos:
+        return
+    counts = Counter(reason.removeprefix(f"{path}: ") for path, reason in failed).most_common(3)
+    raise DataError(
+        f"{len(failed)} of {num_videos} videos have no scores, more than max_failed "
+        f"({max_failed:g} of them): "
+        + "; ".join(f"{reason} ({count} videos)" for reason, count in counts)
+        + f". First: {failed[0][0]}. Make the videos readable, or raise max_failed"
+    )
 
 
 def class_of(record: VideoRecord, labels: Sequence[str], classes: Sequence[str]) -> int:

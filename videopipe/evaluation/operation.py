@@ -1,7 +1,6 @@
 """Evaluate a network on labelled videos: the code that the stage and the command share."""
 
 import shutil
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,10 +11,9 @@ from torch import nn
 from pretrained_2d.checkpoints.card import ModelCard
 from videopipe.dataset.manifest import VideoRecord
 from videopipe.dataset.notation import describe_sampling, typical_rate
-from videopipe.errors import DataError
 from videopipe.evaluation.context import describe_model, describe_protocol
-from videopipe.evaluation.labelled import Journal, check_classes, score_records
-from videopipe.evaluation.score_table import Metrics, ScoreTable, measure, write_evaluation
+from videopipe.evaluation.labelled import Journal, check_classes, check_failed, score_records
+from videopipe.evaluation.score_table import Metrics, measure, write_evaluation
 from videopipe.evaluation.temporal_resolution import resolution_table
 from videopipe.scoring.settings import Execution, Scoring
 from videopipe.system.processes import connected_processes
@@ -62,12 +60,13 @@ def evaluate_videos(
             network, card, records, labels,
             scoring=scoring, execution=execution, journal=journal, on_video=bar.advance,
         )  # fmt: skip
-    _check_failed(table, max_failed)
+    check_table = partial(check_failed, max_failed=max_failed)
+    check_table(table)
     resolutions = resolution_table(
         network, card, records, labels,
         frame_rates=frame_rates, clip_lengths=clip_lengths,
         scoring=scoring, execution=execution, journal=journal,
-        check=partial(_check_failed, max_failed=max_failed),
+        check=check_table,
     )  # fmt: skip
     metrics = {
         **measure(table),
@@ -85,16 +84,3 @@ def evaluate_videos(
         if not (table.failed or failed_elsewhere):  # else --retry-failed resumes from the journal
             shutil.rmtree(journal.folder, ignore_errors=True)
     return metrics
-
-
-def _check_failed(table: ScoreTable, max_failed: float) -> None:
-    failed = table.failed
-    if len(failed) <= max_failed * len(table.paths):
-        return
-    counts = Counter(reason.removeprefix(f"{path}: ") for path, reason in failed).most_common(3)
-    raise DataError(
-        f"{len(failed)} of {len(table.paths)} videos have no scores, more than max_failed "
-        f"({max_failed:g} of them): "
-        + "; ".join(f"{reason} ({count} videos)" for reason, count in counts)
-        + f". First: {failed[0][0]}. Make the videos readable, or raise max_failed"
-    )

@@ -48,6 +48,12 @@ class FinetuneConfig:
     validation_clips: int | None = setting(
         None, "clips per video in validation; none: as many as cover it"
     )
+    max_failed: float = setting(
+        0.05,
+        "the stage fails when more than this fraction of the readable validation videos has no "
+        "scores; the same command then resumes it",
+        runtime=True,
+    )
     timeout_seconds: float = setting(
         60.0, "longest time to decode a training clip", unit="seconds", runtime=True
     )
@@ -63,6 +69,8 @@ class FinetuneConfig:
             raise ValueError(f"layer_decay is {self.layer_decay}, expected within (0, 1]")
         if not 0 < self.time_lr_scale <= 1:
             raise ValueError(f"time_lr_scale is {self.time_lr_scale}, expected within (0, 1]")
+        if not 0 <= self.max_failed <= 1:
+            raise ValueError(f"max_failed is {self.max_failed}, expected a fraction from 0 to 1")
         for name in (
             "num_frames",
             "clip_seconds",

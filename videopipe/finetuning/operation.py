@@ -129,6 +129,7 @@ def _train(
         manifest.labels,
         scoring=Scoring(clips=config.validation_clips),
         execution=Execution(device=config.recipe.device, workers=config.decoding_workers),
+        max_failed=config.max_failed,
     )
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()  # of earlier stages

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from videopipe.errors import DataError
+from videopipe.evaluation.labelled import check_failed
 from videopipe.evaluation.score_table import (
     ScoreTable,
     measure,
@@ -106,3 +107,21 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
 def test_scores_that_do_not_fit_their_videos_are_refused() -> None:
     with pytest.raises(ValueError, match=r"\(1, 3\).*1 videos and 2 classes"):
         ScoreTable(("a", "b"), ("x",), np.array([0]), np.array([1]), np.zeros((1, 3)), ("",))
+
+
+def test_too_many_videos_without_scores_are_refused() -> None:
+    reasons = ("", "a: no such file", "c: no such file", "")
+    table = ScoreTable(
+        labels=("x", "y"),
+        paths=("z", "a", "c", "d"),
+        targets=np.zeros(4, dtype=np.int64),
+        clips=np.ones(4, dtype=np.int64),
+        scores=np.array([[1, 0], [np.nan] * 2, [np.nan] * 2, [0, 1]], dtype=np.float32),
+        reasons=reasons,
+    )
+    check_failed(table, 0.5)
+    check_failed(table, 0.34, known={"a"})  # one of three
+    with pytest.raises(DataError, match=r"1 of 3 videos .*: no such file \(1 videos\)\. First: c"):
+        check_failed(table, 0.3, known={"a"})
+    with pytest.raises(DataError, match=r"2 of 4 videos .*: no such file \(2 videos\)\. First: a"):
+        check_failed(table, 0.4)

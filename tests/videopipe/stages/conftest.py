@@ -69,6 +69,21 @@ def motion_model(make_model: Callable[..., Path]) -> Path:
     return make_model(method="s4nd", start="random", length=4.0)
 
 
+@pytest.fixture(scope="session")
+def model(motion_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small network with names for its classes, as fine-tuning would leave it."""
+    from dataclasses import replace
+
+    from pretrained_2d.checkpoints.folder import save_checkpoint
+    from videopipe.models import load_model
+
+    folder = tmp_path_factory.mktemp("named")
+    network, card = load_model(motion_model)
+    story = {**card.provenance, "protocol": "validation"}
+    save_checkpoint(folder, network, replace(card, labels=("left", "right"), provenance=story))
+    return folder
+
+
 def given(**folders: Path) -> Inputs:
     """Inputs of a stage from folders."""
     return Inputs({name: [Result(folder, name)] for name, folder in folders.items()})

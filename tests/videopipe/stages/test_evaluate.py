@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from pretrained_2d.checkpoints.folder import save_checkpoint
 from tests.processes import ACCELERATE, TORCHRUN, kill, start_paused
@@ -22,25 +21,14 @@ from videopipe.dataset.manifest import VideoRecord, read_manifest, write_manifes
 from videopipe.errors import DataError
 from videopipe.evaluation.labelled import class_of
 from videopipe.evaluation.score_table import read_metrics, read_scores
-from videopipe.evaluation.temporal_resolution import FixedTimeRate, resolution_table
 from videopipe.models import load_model
 from videopipe.pipeline.stage import Inputs
 from videopipe.prediction.table.parts import read_journal
 from videopipe.scoring.settings import Execution, Scoring
-from videopipe.stages.evaluate import EvaluateConfig, failures, keep, run
+from videopipe.stages.evaluate import EvaluateConfig, keep, run
 
 Given = Callable[..., Inputs]
 ONE = Execution(device="cpu", workers=1, threads=1, batch_size=1)
-
-
-@pytest.fixture(scope="session")
-def model(motion_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The small network with names for its classes, as fine-tuning would leave it."""
-    folder = tmp_path_factory.mktemp("named")
-    network, card = load_model(motion_model)
-    story = {**card.provenance, "protocol": "validation"}
-    save_checkpoint(folder, network, replace(card, labels=("left", "right"), provenance=story))
-    return folder
 
 
 def scored(config: EvaluateConfig, inputs: Inputs, out: Path) -> dict[str, Any]:
@@ -220,63 +208,6 @@ def test_crops_and_averages_change_the_scores(
     assert (tables["crops"].clips == 3 * tables["plain"].clips).all()
     assert not np.array_equal(tables["plain"].scores, tables["crops"].scores)
     np.testing.assert_allclose(tables["plain"].scores.sum(axis=1), 1, rtol=1e-5)
-
-
-def test_other_frame_rates_with_and_without_the_rate(
-    model: Path, motion_clips: Path, given: Given, tmp_path: Path
-) -> None:
-    base = 8 / 1.2
-    config = EvaluateConfig(frame_rates=(base, 2 * base), clip_lengths=(1.2, 0.6), execution=ONE)
-    found = scored(config, given(model=model, clips=motion_clips), tmp_path / "out")
-    table = found["temporal_resolution"]
-    shapes = [(row["clip_seconds"], row["num_frames"], row["rate"]) for row in table]
-    assert shapes == [(1.2, 8, 1.0), (1.2, 16, 0.5), (0.6, 4, 1.0), (0.6, 8, 0.5)]
-    assert table[0]["with_rate"] == table[0]["without_rate"] == found["top1"]
-    assert all(row["with_rate"]["trials"] == 8 for row in table)
-
-
-def test_videos_that_are_away_during_the_other_frame_rates_make_no_wrong_number(
-    model: Path, motion_clips: Path, given: Given, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    videos = Path(shutil.copytree(motion_clips.parent / "videos", tmp_path / "videos"))
-    write_manifest(tmp_path / "clips", find_dataset(videos))
-    inputs = given(model=model, clips=tmp_path / "clips")
-    config = EvaluateConfig(frame_rates=(16 / 1.2,), execution=ONE, max_failed=0.2)
-    away: list[Path] = []
-
-    def without_videos(*arguments: Any, **settings: Any) -> list[dict[str, Any]]:
-        for path in away:
-            path.rename(path.with_suffix(".away"))
-        try:
-            return resolution_table(*arguments, **settings)
-        finally:
-            for path in away:
-                path.with_suffix(".away").rename(path)
-
-    module = "videopipe.evaluation.temporal_resolution"
-    monkeypatch.setattr(f"{module}.resolution_table", without_videos)
-    away[:] = videos.glob("test/*/*.mp4")
-    with pytest.raises(DataError, match="8 of 8 videos have no scores"):
-        scored(config, inputs, tmp_path / "refused")
-    away[:] = away[:1]
-    found = scored(config, inputs, tmp_path / "first")
-    assert (found["failed"], len(found["temporal_resolution"][0]["failed"])) == (0, 1)
-    assert [failure.item for failure in failures(tmp_path / "first")] == [str(away[0])]
-    away.clear()
-    (tmp_path / "second").mkdir()
-    keep(config, inputs, tmp_path / "first", tmp_path / "second")
-    run(config, inputs, tmp_path / "second")
-    assert failures(tmp_path / "second") == []
-    assert not (tmp_path / "second" / "scores.parts").exists()
-
-
-def test_the_rate_reaches_the_time_axis_and_nothing_else(model: Path) -> None:
-    network, _ = load_model(model)
-    clip = torch.randn(1, 3, 8, 32, 32)
-    with torch.no_grad():
-        assert torch.equal(FixedTimeRate(network, 1.0)(clip), network(clip))
-        assert torch.equal(FixedTimeRate(network, 0.5)(clip), network(clip, 0.5))
-        assert not torch.equal(FixedTimeRate(network, 0.5)(clip), network(clip))
 
 
 def test_the_papers_protocol_and_training_videos_are_said(

@@ -1,6 +1,7 @@
 """Fine-tuning: what is learned, what is frozen, what is recorded, and resuming after a kill."""
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,8 @@ import torch
 
 from pretrained_2d.checkpoints.folder import read_card, read_weights
 from tests.processes import kill, start_paused
-from videopipe.dataset.manifest import read_manifest
+from videopipe.dataset.layouts.recognise import find_dataset
+from videopipe.dataset.manifest import read_manifest, write_manifest
 from videopipe.errors import DataError
 from videopipe.evaluation.labelled import score_records
 from videopipe.evaluation.score_table import measure
@@ -127,6 +129,37 @@ def test_an_image_network_is_refused_with_the_way_out(
     flat = motion_model.parent / "flat"
     with pytest.raises(DataError, match="network for images; inflate it"):
         tuned(QUICK, given(model=flat, clips=motion_clips), tmp_path / "out")
+
+
+@pytest.mark.slow
+def test_validation_videos_that_are_away_stop_the_training_and_it_resumes(
+    motion_model: Path, motion_clips: Path, given: Given, tmp_path: Path, monkeypatch: Any
+) -> None:
+    """Else the accuracy of that epoch would be 0, and another checkpoint would be kept."""
+    videos = Path(shutil.copytree(motion_clips.parent / "videos", tmp_path / "videos"))
+    write_manifest(tmp_path / "clips", find_dataset(videos))
+    inputs, out = given(model=motion_model, clips=tmp_path / "clips"), tmp_path / "out"
+    epochs, validate = [], Validator.__call__
+
+    def away_in_the_second_epoch(validator: Validator, network: Any) -> Any:
+        epochs.append(len(epochs) + 1)
+        folder, away = videos / "val", tmp_path / "away"
+        if len(epochs) == 2:
+            folder.rename(away)
+        try:
+            return validate(validator, network)
+        finally:
+            if away.is_dir():
+                away.rename(folder)
+
+    monkeypatch.setattr(Validator, "__call__", away_in_the_second_epoch)
+    with pytest.raises(DataError, match=r"6 of 6 videos have no scores, .* max_failed \(0\.05"):
+        tuned(SAVING, inputs, out)
+    resumed = tuned(SAVING, inputs, out)
+    assert len(epochs) == 4, "three epochs, the second one validated twice"
+    monkeypatch.undo()
+    whole = tuned(SAVING, inputs, tmp_path / "whole")
+    assert resumed["best_accuracy"] == whole["best_accuracy"]
 
 
 PROGRAM = """
