@@ -37,7 +37,7 @@ lint: $(INSTALLED)
 
 # Rounding depends on the instruction set. These variables limit torch, oneDNN, MKL and numba to
 # those of other processors; results must agree within the tolerances of the tests on all of them.
-NUMERICAL := tests/s4nd tests/pretrained_2d/networks tests/pretrained_2d/checkpoints tests/videopipe/inflation
+NUMERICAL := tests/s4nd tests/pretrained_2d/networks tests/pretrained_2d/checkpoints tests/videopipe/inflation tests/videopipe/scoring
 SSE4 := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_ENABLE_INSTRUCTIONS=SSE4_2
 AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2
 PYTEST_NUMERICAL = $(BIN)/python -m pytest -q -m "not slow and not gpu" $(NUMERICAL)

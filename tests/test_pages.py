@@ -1,4 +1,4 @@
-"""Links between the pages are valid."""
+"""Links between the pages are valid, and the tests that they name exist."""
 
 import re
 from pathlib import Path
@@ -20,3 +20,13 @@ def test_the_readme_leads_to_every_page() -> None:
     linked = set(LINK.findall((REPOSITORY / "README.md").read_text()))
     pages = {page.relative_to(REPOSITORY).as_posix() for page in PAGES} - {"README.md"}
     assert pages - linked == set()
+
+
+def test_every_row_on_reliability_names_tests_that_exist() -> None:
+    text = (REPOSITORY / "docs" / "reliability.md").read_text()
+    rows = [line.split("|")[1:-1] for line in text.splitlines() if line.startswith("|")][2:]
+    assert len(rows) > 20
+    for row in rows:
+        named = re.findall(r"`([\w/]+(?:\.py|/))`", row[-1])
+        assert named or "make " in row[-1] or "the same" in row[-1], row
+        assert [path for path in named if not (REPOSITORY / "tests" / path).exists()] == []
