@@ -13,14 +13,12 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from s4nd import compiled
 from s4nd.bases import BASES
-from s4nd.cache import Memo
 from s4nd.initial import Shape, initial_values
-from s4nd.kernel import bandlimit_mask, diagonal_kernel, two_sided
-from s4nd.low_rank import Grid, frequency_grid, low_rank_spectrum
+from s4nd.kernel import bandlimit_mask
+from s4nd.sampling import Wanted, sample, with_start
 
 Start = Literal["random", "deterministic", "identity", "difference", "paper"]
 Padding = Literal["zeros", "replicate"]
@@ -139,10 +137,7 @@ class AxisStateSpace(nn.Module):
             )
         self.config, self.channels, self.outputs = config, channels, outputs
         self.bandlimit = config.bandlimit
-        self.conversions = (
-            0  # moves and casts of the parameters, which tensor versions do not count
-        )
-        self._grids = Memo()
+        self.conversions = 0  # times the parameters were moved or cast, which no version counts
         copies, pairs, rank = config.copies, config.state // 2, config.num_low_rank
         kernels = outputs * (2 if config.bidirectional else 1)
         self.log_dt = nn.Parameter(torch.empty(channels, 1))
@@ -164,22 +159,10 @@ class AxisStateSpace(nn.Module):
 
     def forward(self, length: int, rate: float = 1.0) -> Tensor:
         """Kernels along the axis: (K, channels, length), `rate` base samples per sample."""
-        if self.P is None:
-            return self._diagonal(length, rate)
-        c, grid = self._limited(self.C.to(self._wide()), torch.float64), self._grid(length, rate)
-        dt = self.log_dt.double().exp()[:, 0] * rate
-        a = torch.complex(-self.A_real.double().exp(), -self.A_imag.double())  # (S, n)
-        b = torch.view_as_complex(self.B[0].double())
-        p = torch.view_as_complex(self.P.double())  # (R, S, n)
-        return grid.samples(low_rank_spectrum(dt, a, b, c, p, grid)).to(c.dtype)
-
-    def _grid(self, length: int, rate: float) -> Grid:
-        key = (self.period(rate), length, self.C.device)
-        return self._grids.get(key, lambda: frequency_grid(*key))
-
-    def _diagonal(self, length: int, rate: float) -> Tensor:
-        dt, a, b, c = self.continuous(rate)
-        return diagonal_kernel(dt, a, b, c, length=length, rule=self.config.rule)
+        taps = sample([Wanted(self, length, rate, delta=False)])[0]
+        if not self.config.bidirectional:
+            return taps[..., length:]
+        return torch.cat((taps[..., length:], taps[..., :length].flip(-1)))
 
     def continuous(self, rate: float = 1.0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Step and diagonal state space: dt (H, 1), a and b (H or 1, n, 2), c (K, H, n, 2)."""
@@ -211,20 +194,8 @@ class AxisStateSpace(nn.Module):
         The backward kernel starts at lag -1. One-sided kernels have zeros at negative lags.
         """
         if self.config.num_low_rank == 1 and compiled.usable(self.C):
-            taps = self._compiled_taps(length, rate)
-        else:
-            kernels = self(length, rate)  # (K, H, length)
-            behind = kernels[self.outputs :] if self.config.bidirectional else None
-            taps = two_sided(kernels[: self.outputs], behind)
-        if self.config.start not in ("identity", "difference"):
-            return taps
-        delta = functional.pad(taps.new_ones(1), (length, length - 1))
-        if self.config.start == "identity":
-            # Scaled by 1 / state, the state space leaves zero no faster than single taps would.
-            return taps / self.config.state + delta
-        # The taps sum to one, whatever the parameters, the length and the rate: the response of
-        # the sampled kernel to a constant signal is subtracted at lag 0, where nothing is mixed.
-        return taps + (1 - taps.sum(-1, keepdim=True)) * delta
+            return with_start(self._compiled_taps(length, rate), self)
+        return sample([Wanted(self, length, rate)])[0]
 
     def _compiled_taps(self, length: int, rate: float) -> Tensor:
         """The same, without the delta of an identity start."""
@@ -245,7 +216,6 @@ class AxisStateSpace(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> AxisStateSpace:
         self.conversions += 1
-        self._grids.clear()
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
     def extra_repr(self) -> str:

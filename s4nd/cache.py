@@ -28,13 +28,24 @@ def may_keep() -> bool:
     return not transformed and _get_current_dispatch_mode() is None
 
 
+def saved_tensor_hooks() -> object:
+    """The hooks that autograd saves tensors with now, such as those of a checkpoint, or None.
+
+    A checkpointed block runs again in the backward pass, where it must save what it saved before.
+    """
+    if torch.compiler.is_compiling():
+        return None
+    return torch._C._autograd._top_saved_tensors_default_hooks(True)
+
+
 class Memo:
     """The last few results by key; several threads may use it.
 
     A copied or unpickled memo is empty: it is not part of a layer's state.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_entries: int = MAX_ENTRIES) -> None:
+        self.max_entries = max_entries
         self._entries: dict[Hashable, Any] = {}
         self._lock = Lock()
 
@@ -47,7 +58,7 @@ class Memo:
             with torch.inference_mode(False):  # autograd may save it later
                 found = make()
             with self._lock:
-                while len(self._entries) >= MAX_ENTRIES:
+                while len(self._entries) >= self.max_entries:
                     self._entries.pop(next(iter(self._entries)))
                 self._entries[key] = found
         return found

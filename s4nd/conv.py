@@ -36,12 +36,11 @@ def toeplitz(taps: Tensor, size: int) -> Tensor:
     if compiled.usable(taps):
         return compiled.toeplitz_matrices(taps, size)
     # One row, repeated without its last entry, moves by one from row to row.
-    width = 2 * size
-    row = functional.pad(lag_window(taps, size).flip(-1), (0, 1)).roll(1 - size, -1)
+    missing, width = size - taps.shape[-1] // 2, 2 * size
+    row = functional.pad(taps, (missing, missing)).flip(-1)  # lags size - 1 ... -size
     rows = row[..., None, :].expand(*row.shape[:-1], size, width).flatten(-2)
-    rows = rows[..., : size * (width - 1)]
-    shifted = rows.reshape(*rows.shape[:-1], size, width - 1)
-    return shifted[..., :size].contiguous()
+    shifted = torch.unflatten(rows[..., : size * (width - 1)], -1, (size, width - 1))
+    return shifted[..., size - 1 :].contiguous()
 
 
 def repeat_ends(matrix: Tensor, taps: Tensor) -> Tensor:
@@ -73,7 +72,7 @@ def convolve_matmul(
     count = len(matrices)
     if mixing == (1, 1, False) and count > 1 and compiled.usable(signal):
         return compiled.separable_product(signal, skip[0], [m[0] for m in matrices])
-    by_rank = [m.view(mixing.rank, mixing.groups, *m.shape[1:]) for m in matrices]
+    by_rank = [_terms(m, mixing) for m in matrices]
     order = (1, 2, 0) if count == 1 else (1, *range(2, count + 1), 0, count + 1)
     x = signal.permute(order)  # (channels, *axes but the last, batch, last)
     inverse = sorted(range(count + 2), key=order.__getitem__)
@@ -91,9 +90,14 @@ def convolve_matmul(
     return y.permute(inverse)
 
 
+def _terms(matrix: Tensor, mixing: Mixing) -> Sequence[Tensor]:
+    """(rank groups, ...) -> one (groups, ...) for each rank."""
+    return [matrix] if mixing.rank == 1 else torch.unflatten(matrix, 0, (mixing.rank, -1)).unbind(0)
+
+
 def _skip_term(x: Tensor, skip: Tensor, *, dense: bool) -> Tensor:
     """skip (groups, channels) times x (channels, ...); dense, summed over channels."""
-    scaled = skip[(...,) + (None,) * (x.dim() - 1)] * x
+    scaled = skip[(...,) + (None,) * (x.dim() - 1)] * x[None]
     return scaled.sum(1) if dense else scaled.flatten(0, 1)
 
 
@@ -101,7 +105,7 @@ def _from_right(x: Tensor, matrix: Tensor) -> Tensor:
     """Along the last axis: x (channels, ..., size), matrix (groups, channels, size, size)."""
     rows = x.flatten(1, -2)
     if len(matrix) == 1:
-        z = torch.bmm(rows, matrix[0].mT)
+        z = torch.bmm(rows, matrix.squeeze(0).mT)
     else:
         z = torch.matmul(rows, matrix.mT).flatten(0, 1)
     return z.view(len(z), *x.shape[1:])  # (groups channels, ..., size)

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from s4nd.bases import CPU, StateSpace, initial_state_spaces
+from s4nd.grid import Grid
 from s4nd.kernel import diagonal_kernel
-from s4nd.low_rank import frequency_grid, low_rank_spectrum
+from s4nd.low_rank import Part, low_rank_taps, shared_numbers
 
 if TYPE_CHECKING:
     from s4nd.axis import AxisConfig
@@ -116,11 +117,10 @@ def _times_power(c: Tensor, space: StateSpace, dt: Tensor, power: int) -> Tensor
 
 def _taps(config: AxisConfig, space: StateSpace, c: Tensor, dt: Tensor) -> Tensor:
     """The kernels of each direction on the base grid: (K, H, size)."""
-    if config.num_low_rank:
-        grid = frequency_grid(config.period or config.size, config.size, CPU)
-        pairs = torch.view_as_real(c.contiguous())
-        spectrum = low_rank_spectrum(dt[:, 0], space.a, space.b, pairs, space.p, grid)
-        return grid.samples(spectrum)
-    a, b = torch.view_as_real(space.a), torch.view_as_real(space.b)
-    pairs = torch.view_as_real(c.contiguous())
-    return diagonal_kernel(dt, a, b, pairs, length=config.size, rule=config.rule)
+    a, b, pairs = (torch.view_as_real(x.contiguous()) for x in (space.a, space.b, c))
+    if not config.num_low_rank:
+        return diagonal_kernel(dt, a, b, pairs, length=config.size, rule=config.rule)
+    shared = shared_numbers((a[..., 0], a[..., 1]), b, torch.view_as_real(space.p))
+    grid = Grid(config.period or config.size, config.size, 1, CPU)
+    part = Part(dt / 2, pairs.permute(1, 0, 3, 2)[:, None, :, None], grid)
+    return low_rank_taps([part], [shared])[0][:, :, 0, config.size :]

@@ -1,7 +1,7 @@
 """Sampling the kernel K(t) = C exp(t A) B of one axis whose A is diagonal, in real arithmetic.
 
-Letters: H channels, n conjugate pairs, K kernels per channel. Complex parameters are (..., 2) =
-real, imaginary; complex intermediates are tuples (real, imaginary).
+Letters: H channels (one dimension or several), n conjugate pairs, K kernels per channel. Complex
+parameters are (..., 2) = real, imaginary; complex intermediates are tuples (real, imaginary).
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from torch import Tensor
 Complex: TypeAlias = tuple[Tensor, Tensor]
 
 
-def _multiply(x: Complex, y: Complex) -> Complex:
+def multiply(x: Complex, y: Complex) -> Complex:
+    """The product of two complex numbers."""
     return x[0] * y[0] - x[1] * y[1], x[0] * y[1] + x[1] * y[0]
 
 
 def _divide(x: Complex, y: Complex) -> Complex:
     scale = 1 / (y[0] * y[0] + y[1] * y[1])
-    re, im = _multiply(x, (y[0], -y[1]))
+    re, im = multiply(x, (y[0], -y[1]))
     return re * scale, im * scale
 
 
@@ -57,7 +58,7 @@ def discretise(dt: Tensor, a: Tensor, b: Tensor, *, rule: str) -> tuple[Complex,
         z = _divide((1 + dta[0] / 2, dta[1] / 2), denominator)
         log_z = ((z[0] * z[0] + z[1] * z[1]).log() / 2, torch.atan2(z[1], z[0]))
         w = _divide((dt.expand_as(dta[0]), torch.zeros_like(dta[0])), denominator)
-    return log_z, _multiply(w, (b[..., 0], b[..., 1]))
+    return log_z, multiply(w, (b[..., 0], b[..., 1]))
 
 
 def diagonal_kernel(
@@ -71,14 +72,14 @@ def diagonal_kernel(
     needed, and the sum over n becomes a matrix product.
     """
     log_z, w = discretise(dt, a, b, rule=rule)
-    w = _multiply(w, (c[..., 0], c[..., 1]))  # (K, H, n)
+    w = multiply(w, (c[..., 0], c[..., 1]))  # (K, H, n)
     width = math.ceil(math.sqrt(length))
     blocks = -(-length // width)
     low = _powers(log_z, width, 1)  # (H, n, width)
     high = _powers(log_z, blocks, width)  # (H, n, blocks)
-    re, im = _multiply((w[0][..., None], w[1][..., None]), high)  # (K, H, n, blocks)
-    left = torch.cat((re, -im), 2)  # (K, H, 2n, blocks)
-    right = torch.cat(low, 1)  # (H, 2n, width)
+    re, im = multiply((w[0][..., None], w[1][..., None]), high)  # (K, H, n, blocks)
+    left = torch.cat((re, -im), -2)  # (K, H, 2n, blocks)
+    right = torch.cat(low, -2)  # (H, 2n, width)
     kernel = 2 * torch.matmul(left.transpose(-1, -2), right)  # (K, H, blocks, width)
     return kernel.flatten(-2)[..., :length]
 

@@ -6,19 +6,28 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from s4nd import conv
+from s4nd import compiled, conv
 from s4nd.axis import AxisConfig, AxisStateSpace, check_bandlimit
-from s4nd.cache import KernelCache
+from s4nd.cache import KernelCache, saved_tensor_hooks
 from s4nd.engine_choice import prefers_matmul
+from s4nd.sampling import Wanted, sample
 
 Engine = Literal["auto", "matmul", "fft"]
 Rate = float | Sequence[float]
 ENGINES = ("auto", "matmul", "fft")
+
+
+class Given(NamedTuple):
+    """Kernels that were made for a call ahead of it."""
+
+    key: object  # shape, rates, engine
+    hooks: object  # of autograd, under which they were made
+    operators: list[Tensor]
 
 
 class S4ND(nn.Module):
@@ -63,6 +72,7 @@ class S4ND(nn.Module):
         self.spaces = nn.ModuleList(AxisStateSpace(axis, channels, outputs) for axis in axes)
         self.D = nn.Parameter(torch.empty(multiplier, channels))
         self._cache = KernelCache()
+        self.given: Given | None = None  # by `s4nd.together`, during one forward pass
         self.reset_skip()
 
     @torch.no_grad()
@@ -87,7 +97,7 @@ class S4ND(nn.Module):
             operators = [matrix.to(dtype) for matrix in operators]
             return conv.convolve_matmul(signal.to(dtype), operators, self.D.to(dtype), self.mixing)
         wide = torch.promote_types(dtype, torch.float32)
-        with _without_autocast(device):
+        with without_autocast(device):
             skip, repeats = self.D.to(wide), [axis.padding == "replicate" for axis in self.axes]
             y = conv.convolve_fft(signal.to(wide), operators, skip, self.mixing, repeats)
         return y.to(dtype)
@@ -180,7 +190,7 @@ class S4ND(nn.Module):
         """
         rates = self._rates(rate)
         wanted = zip(self._spaces(), self._lengths(shape, rates), rates, strict=True)
-        with _without_autocast(self.D.device.type):
+        with without_autocast(self.D.device.type):
             return [space.taps(length, each) for space, length, each in wanted]
 
     def _operators(
@@ -190,15 +200,36 @@ class S4ND(nn.Module):
 
         Made once and reused in eval mode without gradients, and if all state spaces are frozen.
         """
+        key, given = (shape, rates, engine), self.given
+        if given is not None and given.key == key and given.hooks == saved_tensor_hooks():
+            return given.operators
         make = partial(self._make_operators, shape, rates, engine)
-        frozen = not any(p.requires_grad for p in self.spaces.parameters())
-        if not frozen and (self.training or torch.is_grad_enabled()):
-            return make()
-        return self._cache.get_for((shape, rates, engine), self._spaces(), make)
+        return self._cache.get_for(key, self._spaces(), make) if self._reuses() else make()
+
+    def _reuses(self) -> bool:
+        if self.training or torch.is_grad_enabled():
+            return not any(p.requires_grad for p in self.spaces.parameters())
+        return True
+
+    def wanted(self, shape: Sequence[int], rate: Rate) -> tuple[object, list[Wanted]]:
+        """The key of a call, and what `sample` must be asked for before it: see `s4nd.together`.
+
+        Nothing if kernels are reused, made by the compiled form, or have sharded parameters (a
+        DTensor, which has placements).
+        """
+        sizes, rates = tuple(shape), self._rates(rate)
+        sharded = hasattr(self.D, "placements")
+        if compiled.usable(self.D) or sharded or min(sizes) < 1 or self._reuses():
+            return None, []
+        engine = self.choose_engine(sizes, rates)
+        return (sizes, rates, engine), self._wanted(sizes, rates, engine)
 
     def _make_operators(
         self, shape: Sequence[int], rates: Sequence[float], engine: Engine
     ) -> list[Tensor]:
+        if not compiled.usable(self.D):
+            with without_autocast(self.D.device.type):
+                return sample(self._wanted(shape, rates, engine))
         taps = self.taps(shape, rates)
         if engine == "fft":
             return taps
@@ -207,6 +238,12 @@ class S4ND(nn.Module):
             conv.repeat_ends(matrix, each) if axis.padding == "replicate" else matrix
             for axis, matrix, each in zip(self.axes, matrices, taps, strict=True)
         ]
+
+    def _wanted(self, shape: Sequence[int], rates: Sequence[float], engine: Engine) -> list[Wanted]:
+        """What `sample` is asked for, one for each axis."""
+        sizes = shape if engine == "matmul" else [None] * len(shape)
+        axes = zip(self._spaces(), self._lengths(shape, rates), rates, sizes, strict=True)
+        return [Wanted(*axis) for axis in axes]
 
     def train(self, mode: bool = True) -> S4ND:
         """Switch the mode and empty the kernel cache."""
@@ -229,7 +266,7 @@ def _has_autocast(device: str) -> bool:
     return torch.amp.is_autocast_available(device)
 
 
-def _without_autocast(device: str) -> AbstractContextManager[object]:
+def without_autocast(device: str) -> AbstractContextManager[object]:
     """Some devices, such as meta, have no autocast to switch off."""
     return torch.autocast(device, enabled=False) if _has_autocast(device) else nullcontext()
 

@@ -21,6 +21,7 @@ from pretrained_2d.networks.downsampling import (
     S4NDStem,
 )
 from pretrained_2d.networks.mixers import AxisPlan, Mixer, Rate, make_mixer, replace_layers
+from s4nd import S4ND, Call, sampled_together
 
 SPATIAL_AXIS = {"state": 64, "basis": "fourier", "dt_min": 0.1, "dt_max": 1.0}
 # The paper's best temporal initialisation: kernels one step long, half of the channels legs,
@@ -158,10 +159,24 @@ class ConvNeXt(nn.Module):
 
     def embed(self, signal: Tensor, rate: Rate = 1.0) -> Tensor:
         """(batch, 3, *axes) -> (batch, features): the input of the classifier."""
-        signal = self.stem(signal, rate)
-        for stage in self.stages:
-            signal = stage(signal, rate)
+        with sampled_together(self._calls(signal.shape[2:], rate)):
+            signal = self.stem(signal, rate)
+            for stage in self.stages:
+                signal = stage(signal, rate)
         return self.norm(signal.flatten(2).mean(2))
+
+    def _calls(self, sizes: Sequence[int], rate: Rate) -> list[Call]:
+        """Every S4ND and what it will be called with, for a signal with these axes."""
+        found = []
+        for index, stage in enumerate(self.stages):
+            assert isinstance(stage, Stage)
+            reducing = stage.downsample if index else self.stem
+            if isinstance(reducing, S4NDStem | S4NDDownsample):
+                found.append(Call(reducing.mixer, sizes, rate))
+            sizes = [n // step for n, step in zip(sizes, self.config.strides(index), strict=True)]
+            mixers = [block.mixer for block in stage.blocks]
+            found += [Call(mixer, sizes, rate) for mixer in mixers if isinstance(mixer, S4ND)]
+        return found
 
     def forward(self, signal: Tensor, rate: Rate = 1.0) -> Tensor:
         """(batch, 3, *axes) -> (batch, num_classes) logits; `rate`: base samples per sample."""

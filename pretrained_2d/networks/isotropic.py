@@ -21,6 +21,7 @@ from pretrained_2d.networks.mixers import (
     TiedDropout,
     replace_layers,
 )
+from s4nd import Call, sampled_together
 
 CIFAR_AXIS = {"state": 64, "basis": "legs", "dt_min": 0.1, "dt_max": 1.0}
 
@@ -120,9 +121,15 @@ class Isotropic(nn.Module):
     def embed(self, signal: Tensor, rate: Rate = 1.0) -> Tensor:
         """(batch, 3, *axes) -> (batch, width): the input of the classifier."""
         hidden = self.encoder(signal.movedim(1, -1))  # (batch, *axes, width)
-        for block in self.blocks:
-            hidden = block(hidden, rate)
+        with sampled_together(self._calls(signal.shape[2:], rate)):
+            for block in self.blocks:
+                hidden = block(hidden, rate)
         return self.norm(hidden).flatten(1, -2).mean(1)
+
+    def _calls(self, sizes: Sequence[int], rate: Rate) -> list[Call]:
+        """Every S4ND and what it will be called with."""
+        mixers = [block.mixer for block in self.blocks]
+        return [Call(m.mixer, sizes, rate) for m in mixers if isinstance(m, GatedS4ND)]
 
     def forward(self, signal: Tensor, rate: Rate = 1.0) -> Tensor:
         """(batch, 3, *axes) -> (batch, num_classes) logits; `rate`: base samples per sample."""

@@ -17,6 +17,7 @@ from torch.nn import functional
 from pretrained_2d.networks.blocks import DropPath, Perceptron, classifier, drop_path_rates, linear
 from pretrained_2d.networks.convolution import Convolution
 from pretrained_2d.networks.mixers import AxisPlan, GatedS4ND, Rate, replace_layers
+from s4nd import Call, sampled_together
 
 TOKEN_AXIS = {"state": 64, "basis": "legs", "dt_min": 0.001, "dt_max": 0.1}
 
@@ -160,10 +161,17 @@ class ViT(nn.Module):
                     f"got {signal.shape[2]}×{signal.shape[3]}"
                 )
             tokens = tokens + self.positions
-        for block in self.blocks:
-            tokens = block(tokens, token_rate(rate))
+        with sampled_together(self._calls(tokens.shape[1], token_rate(rate))):
+            for block in self.blocks:
+                tokens = block(tokens, token_rate(rate))
         tokens = self.norm(tokens)
         return tokens.mean(1) if self.class_token is None else tokens[:, 0]
+
+    def _calls(self, num_tokens: int, rate: float) -> list[Call]:
+        """Every S4ND and what it will be called with."""
+        mixers = [block.mixer for block in self.blocks]
+        layers = [mixer.mixer for mixer in mixers if isinstance(mixer, TokenS4ND)]
+        return [Call(layer, (num_tokens,), rate) for layer in layers]
 
     def forward(self, signal: Tensor, rate: Rate = 1.0) -> Tensor:
         """(batch, 3, height, width) -> (batch, num_classes) logits."""

@@ -18,30 +18,23 @@ from torch import Tensor
 
 from s4nd.compiled import channels, state_spaces
 from s4nd.compiled.jit import Array, team
-from s4nd.kernel import two_sided
-from s4nd.low_rank import LONGEST_MATRIX, Grid, frequency_grid
+from s4nd.grid import Grid
 
 CPU = torch.device("cpu")
 
 
 @lru_cache(maxsize=32)
-def _constants(period: int, length: int, directions: int) -> tuple[Grid, Array, Tensor | None]:
-    """The grid; waves (3, F); from spectra to taps, (directions (2F + 1), 2 L), if not by FFT."""
-    grid = frequency_grid(period, length, CPU)
-    waves = torch.stack((grid.sin, grid.cos, grid.sin_full)).numpy()
-    if period > LONGEST_MATRIX:
-        return grid, waves, None
-    ahead, behind = grid.inverse.mT, grid.inverse.mT.flip(-1)
-    none = torch.zeros_like(ahead)
-    rows = (torch.cat((none, ahead), -1), torch.cat((behind, none), -1))
-    return grid, waves, torch.cat(rows[:directions])
+def _constants(period: int, length: int, directions: int) -> tuple[Grid, Array]:
+    """The grid; waves (3, F)."""
+    grid = Grid(period, length, directions, CPU)
+    return grid, torch.stack((grid.sin, grid.cos, grid.sin_full)).numpy()
 
 
 def forward(
     parameters: Sequence[Tensor], rate: float, period: int, length: int, directions: int
 ) -> tuple[Tensor, Tensor]:
     """Taps (outputs, H, 2 L), and sums (H, F, K + 1, 4) for the gradient."""
-    grid, waves, to_taps = _constants(period, length, directions)
+    grid, waves = _constants(period, length, directions)
     log_dt, *shared, c = (_numbers(x) for x in parameters)
     found = state_spaces.prepare(*shared, period)[0]
     kernels, count, frequencies = len(c), len(log_dt), waves.shape[1]
@@ -49,12 +42,7 @@ def forward(
     spectrum = torch.empty(shape, dtype=torch.float64)
     sums = torch.empty((count, frequencies, kernels + 1, 4), dtype=torch.complex128)
     channels.forward(log_dt, c, rate, found, waves, spectrum.numpy(), sums.numpy(), team())
-    if to_taps is not None:
-        taps = torch.matmul(spectrum.flatten(-2), to_taps)
-    else:
-        samples = grid.samples(spectrum)
-        taps = two_sided(samples[..., 0, :], samples[..., 1, :] if directions == 2 else None)
-    return taps.to(parameters[-1].dtype), sums
+    return grid.taps(spectrum).to(parameters[-1].dtype), sums
 
 
 def backward(
@@ -62,10 +50,10 @@ def backward(
     rate: float, period: int, length: int, directions: int,
 ) -> list[Tensor]:  # fmt: skip
     """Gradients of all parameters."""
-    grid, waves, to_taps = _constants(period, length, directions)
+    grid, waves = _constants(period, length, directions)
     of_taps = of_taps.double()
-    if to_taps is not None:
-        of_spectrum = torch.matmul(of_taps, to_taps.mT)
+    if grid.to_taps is not None:
+        of_spectrum = torch.matmul(of_taps, grid.to_taps.mT)
     else:
         behind, ahead = of_taps.chunk(2, -1)
         of_samples = torch.stack((ahead, behind.flip(-1))[:directions], -2)

@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from s4nd import S4ND, AxisConfig
+from s4nd import S4ND, AxisConfig, sampling
+from s4nd.cache import Memo
+from s4nd.grid import Grid
 
 
 @pytest.fixture
@@ -73,16 +75,23 @@ def test_frozen_layers_keep_their_kernels_while_gradients_are_recorded(
 
 
 @pytest.mark.parametrize("leave", [lambda layer: layer.to("meta"), lambda layer: layer.double()])
-def test_kernels_and_constants_are_released_when_the_layer_moves(plain, layer, leave):
+def test_kernels_are_released_when_the_layer_moves(plain, layer, leave):
     with torch.no_grad():
         kernels = layer._operators((6, 5), (1.0, 1.0), "matmul")
-        grids = [space._grid(5, 1.0).inverse for space in layer.spaces]
-    seen = [weakref.ref(x) for x in (*kernels, *grids)]
-    assert layer.spaces[0]._grid(5, 1.0).inverse is grids[0]  # kept until then
-    del kernels, grids
+    seen = [weakref.ref(x) for x in kernels]
+    del kernels
     leave(layer)
     gc.collect()
     assert not any(x() is not None for x in seen)
+
+
+def test_constants_are_made_once_for_all_layers(plain, monkeypatch):
+    made = []
+    monkeypatch.setattr(sampling, "_grids", Memo())
+    monkeypatch.setattr(sampling, "Grid", lambda *key: made.append(key) or Grid(*key))
+    for _ in range(2):
+        S4ND(3, [AxisConfig(6, state=8), AxisConfig(5, state=4)])(torch.randn(1, 3, 6, 5))
+    assert [key[:2] for key in made] == [(6, 6), (5, 5)]
 
 
 def test_stale_kernels_do_not_stay(layer):

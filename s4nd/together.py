@@ -1,0 +1,63 @@
+"""The kernels of all layers of a network, generated together at the start of its forward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+
+from s4nd.cache import saved_tensor_hooks
+from s4nd.layer import S4ND, Given, Rate, without_autocast
+from s4nd.sampling import Wanted, sample
+
+
+class Call(NamedTuple):
+    """A layer that will be called, the axes of its signal and its rate."""
+
+    layer: S4ND
+    shape: Sequence[int]
+    rate: Rate
+
+
+@contextmanager
+def sampled_together(calls: Sequence[Call], *, on_cpu: bool = False) -> Iterator[None]:
+    """Generate the kernels that the layers will need inside, and hand them over.
+
+    A layer launches some hundred small operations for its kernels, and all layers of a network
+    together hardly more. What is announced here need not be right: a layer that is called with
+    another shape or rate makes its own kernels. This does nothing for layers with kernels made
+    before (in eval mode, or frozen), for layers that the compiled form serves, for sharded
+    parameters, and on a CPU, where small tensors that stay in the cache are worth more, unless the
+    network is being compiled or `on_cpu` is set.
+    """
+    ready = _announced(calls, on_cpu=on_cpu)
+    if ready:
+        _hand_over(ready)
+    try:
+        yield
+    finally:
+        for layer, _, _ in ready:
+            layer.given = None
+
+
+def _announced(calls: Sequence[Call], *, on_cpu: bool) -> list[tuple[S4ND, object, list[Wanted]]]:
+    if not calls or not (on_cpu or _launches_are_slow(calls[0].layer)):
+        return []
+    waiting = [(call.layer, *call.layer.wanted(call.shape, call.rate)) for call in calls]
+    return [each for each in waiting if each[2]]
+
+
+def _launches_are_slow(layer: S4ND) -> bool:
+    return layer.D.device.type != "cpu" or torch.compiler.is_compiling()
+
+
+def _hand_over(ready: Sequence[tuple[S4ND, object, list[Wanted]]]) -> None:
+    device = ready[0][0].D.device.type
+    with without_autocast(device):
+        operators = sample([each for _, _, wanted in ready for each in wanted])
+    hooks, first = saved_tensor_hooks(), 0
+    for layer, key, wanted in ready:
+        layer.given = Given(key, hooks, operators[first : first + len(wanted)])
+        first += len(wanted)
