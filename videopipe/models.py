@@ -1,12 +1,47 @@
 """Loading any checkpoint folder: images or clips, rebuilt in 3D, folded or probed."""
 
+import os
+import re
 from pathlib import Path
 
 from torch import nn
 
 from pretrained_2d.checkpoints.card import ModelCard
-from pretrained_2d.checkpoints.folder import build_from_card, load_checkpoint
+from pretrained_2d.checkpoints.folder import CARD, WEIGHTS, build_from_card, load_checkpoint
+from pretrained_2d.errors import CheckpointError
 from pretrained_2d.networks.backbones import build
+
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+def find_model(name: str | os.PathLike[str], revision: str | None = None) -> Path:
+    """The checkpoint folder of this name: a folder, or `owner/name` on the Hugging Face hub.
+
+    A folder that exists is preferred. From the hub only the two files of a checkpoint are
+    downloaded, into its cache; they are read as data, never executed. `revision`: a branch, tag or
+    commit of the hub. Raises CheckpointError for a name that is neither.
+    """
+    if Path(name).exists():
+        if revision is not None:
+            raise CheckpointError(f"{name} is a folder; revision {revision} is for the hub only")
+        return Path(name)
+    if not HUB_ID.fullmatch(os.fspath(name)):
+        raise CheckpointError(
+            f"{name} does not exist; name a checkpoint folder, or owner/name of the hub"
+        )
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        files = [CARD, WEIGHTS]
+        found = snapshot_download(os.fspath(name), revision=revision, allow_patterns=files)
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise CheckpointError(
+            f"{name} is no folder here and could not be read from the Hugging Face hub ({reason}); "
+            "check the name, the connection, and for private models `hf auth login`"
+        ) from error
+    return Path(found)
 
 
 def load_model(folder: Path | str) -> tuple[nn.Module, ModelCard]:

@@ -1,29 +1,37 @@
-"""`videopipe export`: write a checkpoint as ONNX or as a program of torch.export."""
+"""`videopipe export`: write a checkpoint as ONNX, a program of torch.export or a hub folder."""
 
 import argparse
 from pathlib import Path
 
 from videopipe.errors import ConfigError, VideopipeError
 
-SUMMARY = "export a checkpoint to ONNX or torch.export, compared with the network on clips"
+SUMMARY = "export a checkpoint to ONNX or torch.export, compared on clips, or as a hub folder"
 EXAMPLES = """  videopipe export runs/model --format onnx --out model.onnx --videos clips/
   videopipe export runs/model --format onnx --input uint8 --out model.onnx
   videopipe export runs/model --format pt2 --out model.pt2
+  videopipe export runs/model --format hub --out my-model --evaluation runs/scores
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """MODEL, --format, --out, and what goes into the graph."""
     parser.add_argument("model", metavar="MODEL", type=Path, help="a checkpoint folder")
-    parser.add_argument("--format", choices=("onnx", "pt2"), required=True)
+    parser.add_argument("--format", choices=("onnx", "pt2", "hub"), required=True)
     parser.add_argument(
         "--out",
         metavar="FILE",
         type=Path,
         required=True,
-        help="new file; FILE.json describes it: labels, preprocessing, input, comparison",
+        help="new file; FILE.json describes it: labels, preprocessing, input, comparison. For "
+        "hub a new folder: the checkpoint with a README.md card",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
+    parser.add_argument(
+        "--evaluation",
+        metavar="DIR",
+        type=Path,
+        help="hub: result of an evaluate stage, whose accuracies go into the card",
+    )
     parser.add_argument(
         "--input",
         choices=("float32", "uint8"),
@@ -53,7 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Export, compare, and print what was written."""
+    if args.format == "hub":
+        return _export_hub(args)
     problems = []
+    if args.evaluation is not None:
+        problems.append("--evaluation is for --format hub")
     if args.batch_size is not None and args.batch_size < 1:
         problems.append(f"--batch-size is {args.batch_size}; expected 1 or more")
     if not args.tolerance > 0:
@@ -88,4 +100,15 @@ def main(args: argparse.Namespace) -> int:
     print(f"{convolutions} 3D convolutions, tensors of rank {rank} at most")
     print(f"compared with {args.model}: {report.agreement}")
     print(f"written: {args.out} and {description_path(args.out)}")
+    return 0
+
+
+def _export_hub(args: argparse.Namespace) -> int:
+    if args.out.exists():
+        raise VideopipeError(f"--out {args.out} exists; name a new folder")
+    from videopipe.export.hub_folder import export_hub_folder
+
+    export_hub_folder(args.model, args.out, args.evaluation)
+    print(f"written: {args.out} (README.md, config.json, model.safetensors)")
+    print(f"publish: hf upload OWNER/{args.out.name} {args.out}")
     return 0

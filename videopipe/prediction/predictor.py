@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from videopipe.dataset.video_range import VideoRange
-from videopipe.models import load_model
+from videopipe.errors import DataError
+from videopipe.models import find_model, load_model
 from videopipe.prediction.discovery import VideoArgument, VideoListing
 from videopipe.prediction.table.rows import Columns, PredictionRow, make_row
 from videopipe.scoring.engine import Engine
@@ -50,6 +51,39 @@ class Predictor:
             windows=scoring.windows,
         )
         self._engine = Engine(network, self.card, scoring, execution)
+
+    @classmethod
+    def from_pretrained(
+        cls, name: str | os.PathLike[str], *, revision: str | None = None, **settings: Any
+    ) -> Self:
+        """The predictor of a checkpoint folder, or of `owner/name` on the Hugging Face hub.
+
+        `revision`: a branch, tag or commit of the hub. Other keywords as for `Predictor`.
+        """
+        return cls(find_model(name, revision), **settings)
+
+    def classify(self, video: VideoArgument) -> list[dict[str, Any]]:
+        """The most probable classes of one video, as transformers' pipelines return them.
+
+            [{"score": 0.91, "label": "jump"}, {"score": 0.05, "label": "run"}, …]
+
+        Raises DataError for a video that cannot be read, and for a path that is not one video.
+        """
+        rows = list(self.predict(video))
+        if len(rows) != 1:
+            raise DataError(
+                f"{video}: {len(rows)} results, classify takes one video; use predict for folders, "
+                "patterns and windows"
+            )
+        row = rows[0]
+        if row["status"] != "ok":
+            raise DataError(f"{video}: {row['status']}: {row['error']}")
+        ranks = range(1, self.columns.num_top + 1)
+        return [
+            {"score": row[f"probability_{rank}"], "label": row[f"label_{rank}"]}
+            for rank in ranks
+            if row[f"label_{rank}"] is not None
+        ]
 
     def predict(self, paths: Paths) -> Iterator[PredictionRow]:
         """Rows as they get ready, one per video or window, also for what cannot be decoded."""
