@@ -4,11 +4,13 @@
     python tools/bench_layer.py --network              a training step of (S4ND-)ConvNeXt-T
     python tools/bench_layer.py --crossover            where the FFT overtakes matrix products
     python tools/bench_layer.py --profile              where the time of a layer goes
+    python tools/bench_layer.py --device cuda          any of these on a GPU
     python tools/bench_layer.py --json results.json    the same numbers as JSON
 
 Every number is forward + backward with kernel generation included. The candidates of a row take
 turns and the fastest of `--rounds` turns counts, so that other programs on the machine have little
-influence. For a step of a whole network the median turn counts.
+influence. For a step of a whole network the median turn counts. On a GPU a turn is timed by events
+after a warm-up, and memory is what torch's allocator holds.
 """
 
 from __future__ import annotations
@@ -18,12 +20,12 @@ import json
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import torch
+from bench_device import added_megabytes, check_device, device_name, milliseconds, warm_up
 from torch import Tensor, nn
 
 from s4nd import S4ND, AxisConfig
@@ -32,6 +34,7 @@ SHAPES = [(8, 96, 56, 56), (8, 192, 28, 28), (8, 384, 14, 14), (8, 768, 7, 7), (
 CROSSOVER_1D = [(64, 32, n) for n in (16, 64, 128, 256, 512, 1024)]
 CROSSOVER_2D = [(2, 16, n, n) for n in (32, 64, 128, 256, 512)]
 CROSSOVER_3D = [(1, 8, n, n, n) for n in (16, 32, 48)]
+CPU = torch.device("cpu")
 
 
 def layer_for(shape: tuple[int, ...], engine: str, rank: int = 1) -> S4ND:
@@ -64,33 +67,33 @@ def take_turns(
     steps: dict[str, Callable[[], None]],
     rounds: int,
     choose: Callable[[list[float]], float] = min,
+    device: torch.device = CPU,
 ) -> dict[str, float]:
     """Milliseconds of the chosen turn of each; slow candidates get fewer turns, at least 9."""
     turns: dict[str, list[float]] = {name: [] for name in steps}
     for step in steps.values():
-        step()
+        warm_up(step, device)
     for turn in range(rounds):
         for name, step in steps.items():
             if turn >= 9 and sum(turns[name]) > 4e3:
                 continue
             step()  # warm up: another candidate's step has replaced the content of the cache
-            start = time.perf_counter()
-            step()
-            turns[name].append(1e3 * (time.perf_counter() - start))
+            turns[name].append(milliseconds(step, device))
     return {name: choose(each) for name, each in turns.items()}
 
 
-def bench_shape(shape: tuple[int, ...], rounds: int) -> dict[str, object]:
-    signal = torch.randn(shape)
-    steps = {name: step_of(layer_for(shape, name), signal) for name in ("matmul", "fft")}
-    steps["convolution"] = step_of(convolution_for(shape), signal)
+def bench_shape(shape: tuple[int, ...], rounds: int, device: torch.device) -> dict[str, object]:
+    signal = torch.randn(shape, device=device)
+    engines = ("matmul", "fft")
+    steps = {name: step_of(layer_for(shape, name).to(device), signal) for name in engines}
+    steps["convolution"] = step_of(convolution_for(shape).to(device), signal)
     if len(shape) == 4:
         last = signal.to(memory_format=torch.channels_last)
-        module = convolution_for(shape).to(memory_format=torch.channels_last)
+        module = convolution_for(shape).to(device, memory_format=torch.channels_last)
         steps["convolution, channels last"] = step_of(module, last)
-    times = take_turns(steps, rounds)
+    times = take_turns(steps, rounds, device=device)
     convolution = min(ms for name, ms in times.items() if name.startswith("convolution"))
-    memory = {engine: peak_megabytes(shape, engine) for engine in ("matmul", "fft")}
+    memory = {engine: peak_megabytes(shape, engine, device) for engine in engines}
     return {
         "shape": shape,
         "milliseconds": {name: round(ms, 2) for name, ms in times.items()},
@@ -101,30 +104,19 @@ def bench_shape(shape: tuple[int, ...], rounds: int) -> dict[str, object]:
     }
 
 
-def peak_megabytes(shape: tuple[int, ...], engine: str) -> float:
+def peak_megabytes(shape: tuple[int, ...], engine: str, device: torch.device) -> float:
     """Memory that one step adds to a fresh process."""
-    command = [sys.executable, __file__, "--memory-of", engine, *map(str, shape)]
+    command = [sys.executable, __file__, "--device", str(device)]
+    command += ["--memory-of", engine, *map(str, shape)]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def print_memory_of(engine: str, shape: tuple[int, ...]) -> None:
-    small = step_of(
-        layer_for((1, 2, *[2] * (len(shape) - 2)), engine),
-        torch.randn(1, 2, *[2] * (len(shape) - 2)),
-    )
+def print_memory_of(engine: str, shape: tuple[int, ...], device: torch.device) -> None:
+    tiny = (1, 2, *[2] * (len(shape) - 2))
+    small = step_of(layer_for(tiny, engine).to(device), torch.randn(tiny, device=device))
     small()  # libraries load on first use and are not the layer's memory
-    step = step_of(layer_for(shape, engine), torch.randn(shape))
-    with Path("/proc/self/clear_refs").open("w") as peak:
-        peak.write("5")  # resets the highest resident size so far (loading libraries)
-    before = memory_megabytes("VmRSS")
-    step()
-    print(memory_megabytes("VmHWM") - before)
-
-
-def memory_megabytes(field: str) -> float:
-    """Of this process: VmRSS is what it holds now, VmHWM the highest it has held."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
+    step = step_of(layer_for(shape, engine).to(device), torch.randn(shape, device=device))
+    print(added_megabytes(step, device))
 
 
 def print_layers(rows: list[dict[str, object]]) -> None:
@@ -143,13 +135,14 @@ def print_layers(rows: list[dict[str, object]]) -> None:
         )
 
 
-def bench_crossover(rounds: int) -> list[dict[str, object]]:
+def bench_crossover(rounds: int, device: torch.device) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for rank in (1, 4):
         for shape in CROSSOVER_1D + CROSSOVER_2D + CROSSOVER_3D:
-            signal = torch.randn(shape)
-            steps = {e: step_of(layer_for(shape, e, rank), signal) for e in ("matmul", "fft")}
-            times = take_turns(steps, rounds)
+            signal = torch.randn(shape, device=device)
+            engines = ("matmul", "fft")
+            steps = {e: step_of(layer_for(shape, e, rank).to(device), signal) for e in engines}
+            times = take_turns(steps, rounds, device=device)
             chosen = layer_for(shape, "auto", rank).choose_engine(shape[2:])
             rows.append({"shape": shape, "rank": rank, "milliseconds": times, "auto": chosen})
             faster = min(times, key=times.__getitem__)
@@ -163,13 +156,15 @@ def bench_crossover(rounds: int) -> list[dict[str, object]]:
     return rows
 
 
-def network_step(mixer: str, batch: int, size: int) -> Callable[[], None]:
+def network_step(mixer: str, batch: int, size: int, device: torch.device) -> Callable[[], None]:
     from pretrained_2d.networks.backbones import build
 
     torch.manual_seed(0)
     network = build("convnext_tiny", num_classes=1000, ndim=2, mixer=mixer, image_size=size)
+    network.to(device)
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-4, fused=True)
-    images, labels = torch.randn(batch, 3, size, size), torch.randint(0, 1000, (batch,))
+    images = torch.randn(batch, 3, size, size, device=device)
+    labels = torch.randint(0, 1000, (batch,), device=device)
 
     def step() -> None:
         optimizer.zero_grad()
@@ -193,10 +188,12 @@ def kernel_step(network: nn.Module) -> Callable[[], None]:
     return step
 
 
-def bench_network(rounds: int, batch: int = 8, size: int = 224) -> dict[str, object]:
-    steps = {mixer: network_step(mixer, batch, size) for mixer in ("s4nd", "conv")}
+def bench_network(
+    rounds: int, device: torch.device, batch: int = 8, size: int = 224
+) -> dict[str, object]:
+    steps = {mixer: network_step(mixer, batch, size, device) for mixer in ("s4nd", "conv")}
     steps["kernels"] = kernel_step(steps["s4nd"].network)  # type: ignore[attr-defined]
-    times = take_turns(steps, max(rounds // 2, 9), statistics.median)
+    times = take_turns(steps, max(rounds // 2, 9), statistics.median, device)
     ratio, share = times["s4nd"] / times["conv"], times["kernels"] / times["s4nd"]
     print(
         f"training step, batch {batch}, {size} px: S4ND-ConvNeXt-T {times['s4nd']:.0f} ms, "
@@ -206,11 +203,11 @@ def bench_network(rounds: int, batch: int = 8, size: int = 224) -> dict[str, obj
     return {"milliseconds": times, "ratio": ratio, "kernel_share": share}
 
 
-def profile(shape: tuple[int, ...], rounds: int) -> dict[str, float]:
+def profile(shape: tuple[int, ...], rounds: int, device: torch.device) -> dict[str, float]:
     """Kernel generation, Toeplitz matrices, products and the rest of one layer's step."""
     from s4nd import conv
 
-    layer, signal = layer_for(shape, "matmul"), torch.randn(shape)
+    layer, signal = layer_for(shape, "matmul").to(device), torch.randn(shape, device=device)
     axes = shape[2:]
     taps = [t.detach().requires_grad_() for t in layer.taps(axes)]
     matrices = [
@@ -227,14 +224,15 @@ def profile(shape: tuple[int, ...], rounds: int) -> dict[str, float]:
             made.backward(torch.ones_like(made))
 
     signal.requires_grad_()
-    gradient = torch.randn(shape)
+    gradient = torch.randn(shape, device=device)
 
     def products() -> None:
         y = conv.convolve_matmul(signal, matrices, layer.D, layer.mixing)
         y.backward(gradient)
 
     parts = {"whole step": step_of(layer, signal), "kernel generation": kernels}
-    times = take_turns(parts | {"Toeplitz matrices": toeplitz, "products": products}, rounds)
+    parts |= {"Toeplitz matrices": toeplitz, "products": products}
+    times = take_turns(parts, rounds, device=device)
     name = "x".join(map(str, shape))
     print(f"{name}: whole step {times['whole step']:.2f} ms")
     for part in ("kernel generation", "Toeplitz matrices", "products"):
@@ -246,6 +244,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--device", default="cpu", help="cpu or cuda (cpu)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--network", action="store_true")
@@ -255,19 +254,23 @@ def main() -> None:
     parser.add_argument("--memory-of", nargs="+", help=argparse.SUPPRESS)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
+    device = check_device(args.device)
     if args.memory_of:
         engine, *shape = args.memory_of
-        print_memory_of(engine, tuple(map(int, shape)))
+        print_memory_of(engine, tuple(map(int, shape)), device)
         return
     results: dict[str, object] = {"threads": args.threads, "torch": torch.__version__}
+    results["device"] = device_name(device)
     if args.network:
-        results["network"] = bench_network(args.rounds)
+        results["network"] = bench_network(args.rounds, device)
     elif args.crossover:
-        results["crossover"] = bench_crossover(args.rounds)
+        results["crossover"] = bench_crossover(args.rounds, device)
     elif args.profile:
-        results["profile"] = {"x".join(map(str, s)): profile(s, args.rounds) for s in SHAPES}
+        results["profile"] = {
+            "x".join(map(str, shape)): profile(shape, args.rounds, device) for shape in SHAPES
+        }
     else:
-        rows = list(map(partial(bench_shape, rounds=args.rounds), SHAPES))
+        rows = list(map(partial(bench_shape, rounds=args.rounds, device=device), SHAPES))
         print_layers(rows)
         results["layers"] = rows
     if args.json:
