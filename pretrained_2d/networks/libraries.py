@@ -10,6 +10,12 @@ from typing import Any
 from torch import Tensor, nn
 
 from pretrained_2d.errors import PretrainedError
+from pretrained_2d.networks.classifying_layers import (
+    classifying_layers,
+    last_affine_layers,
+    pooled_features,
+    seen_by,
+)
 from pretrained_2d.networks.library_options import check_library_options
 from pretrained_2d.networks.mixers import Rate
 
@@ -48,38 +54,8 @@ class LibraryNetwork(nn.Module):
         An encoder of timm pools by its own `forward_head(pre_logits=True)`.
         """
         if not self.heads:
-            return self._pooled(signal)
-        seen: list[Tensor] = []
-
-        def remember(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            seen.append(inputs[0])
-
-        with self.head.register_forward_pre_hook(remember):
-            self.network(signal)
-        return _one_vector(seen[0], self.head)
-
-    def _pooled(self, signal: Tensor) -> Tensor:
-        inner: Any = self.network
-        if hasattr(inner, "forward_head"):
-            features = inner.forward_head(inner.forward_features(signal), pre_logits=True)
-        else:
-            features = inner(signal)
-        if not isinstance(features, Tensor) or features.ndim != 2:
-            shape = tuple(features.shape) if isinstance(features, Tensor) else type(features)
-            raise PretrainedError(
-                f"{type(inner).__name__} gives {shape} in place of one vector per image; the option"
-                " global_pool decides how it pools (avg, token, max, …)"
-            )
-        return features
-
-
-def _one_vector(features: Tensor, head: nn.Module) -> Tensor:
-    """Mean over positions where the head is applied at every position."""
-    if features.ndim == 2:
-        return features
-    if isinstance(head, nn.Linear):
-        return features.flatten(1, -2).mean(1)
-    return features.flatten(2).mean(2)
+            return pooled_features(self.network, signal)
+        return seen_by(self.head, self.network, signal)
 
 
 def build_timm(name: str, **options: Any) -> LibraryNetwork:
@@ -99,12 +75,12 @@ def build_timm(name: str, **options: Any) -> LibraryNetwork:
         network: Any = timm.create_model(name, pretrained=False, **arguments)
     except TypeError as error:
         raise PretrainedError(f"timm/{name} does not take {sorted(options)}: {error}") from error
-    if network.num_classes == 0:
-        return LibraryNetwork(network, (), 2)
-    classifiers = network.get_classifier()
-    if not isinstance(classifiers, list | tuple):
-        classifiers = [classifiers]
-    return LibraryNetwork(network, _heads_in(network, classifiers, f"timm/{name}"), 2)
+    heads = classifying_layers(network)
+    if not heads and network.num_classes != 0:
+        raise PretrainedError(
+            f"timm/{name} names no classifying layer; num_classes=0 makes it an encoder"
+        )
+    return LibraryNetwork(network, heads or (), 2)
 
 
 def build_torchvision(name: str, **options: Any) -> LibraryNetwork:
@@ -131,8 +107,7 @@ def build_torchvision(name: str, **options: Any) -> LibraryNetwork:
         raise PretrainedError(
             f"torchvision/{name} does not take {sorted(options)}: {error}"
         ) from error
-    last = [module for module in network.modules() if _is_affine(module)][-1]
-    heads = _heads_in(network, [last], f"torchvision/{name}")
+    heads = last_affine_layers(network, [network])
     if is_encoder:
         network.set_submodule(heads[0], nn.Identity())
     return LibraryNetwork(network, () if is_encoder else heads, ndim)
@@ -146,26 +121,6 @@ def _translate(
     if options.pop("ndim", ndim) != ndim:
         raise PretrainedError(f"{name} has {ndim} axes; networks of images gain time by inflation")
     return {names.get(key, key): value for key, value in options.items()}
-
-
-def _heads_in(network: nn.Module, classifiers: Sequence[nn.Module], architecture: str) -> list[str]:
-    """Names of the last affine layer of every classifier, which may have layers before it."""
-    names = {module: name for name, module in network.named_modules()}
-    heads = []
-    for classifier in classifiers:
-        parts = list(classifier) if isinstance(classifier, nn.ModuleList) else [classifier]
-        for part in parts:
-            affine = [module for module in part.modules() if _is_affine(module)]
-            heads += [names[affine[-1]]] if affine else []
-    if not heads:
-        raise PretrainedError(
-            f"{architecture} names no classifying layer; num_classes=0 makes it an encoder"
-        )
-    return heads
-
-
-def _is_affine(module: nn.Module) -> bool:
-    return isinstance(module, nn.Linear | nn.Conv2d | nn.Conv3d)
 
 
 def _unknown(library: str, name: str, names: Sequence[str]) -> PretrainedError:

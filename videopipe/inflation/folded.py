@@ -5,14 +5,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
+from pretrained_2d.networks.classifying_layers import (
+    classifying_layers,
+    pooled_features,
+    seen_by,
+)
 from pretrained_2d.networks.convolution import fold_patches
+from videopipe.inflation.feature_maps import FeatureLevel, feature_levels, feature_maps
+from videopipe.inflation.heads import check_num_classes, give_head, linear_head, replace_head
 from videopipe.inflation.layer_plan import InflationPlan, make_plan
 from videopipe.inflation.mixing.folded_batch import FoldedBatch, restored_in_backward
 from videopipe.inflation.mixing.replacements import replacement
 from videopipe.inflation.mixing.temporal_patch import PatchPixels
-from videopipe.inflation.options import InflationError, InflationOptions
+from videopipe.inflation.options import InflationOptions
+from videopipe.inflation.survey import evaluating, parameter_like
 
 
 class FoldedNetwork(nn.Module):
@@ -40,36 +49,67 @@ class FoldedNetwork(nn.Module):
             new = replacement(network.get_submodule(layer.name), layer, plan, self.batch)
             parent.add_module(layer.name.rpartition(".")[2], new)
         self.network = network
+        told = classifying_layers(network)
+        self.head_name = plan.head if told is None else next(iter(told), None)
+        self.classifier: nn.Module | None = None  # the head of an encoder that had none
         # Networks of pretrained_2d take a rate in space and give embeddings; others take images.
         takes_rate = "rate" in inspect.signature(network.forward).parameters
         self.is_ours = takes_rate and hasattr(network, "embed")
 
     @property
     def head(self) -> nn.Module:
-        """The layer that gives one number for each class."""
-        head = getattr(self.network, "head", None)
-        if isinstance(head, nn.Module):
-            return head
-        if self.plan.head is None:
-            raise InflationError("this network has no single classifying layer")
-        return self.network.get_submodule(self.plan.head)
+        """The layer that gives one number for each class; Identity for an encoder."""
+        if self.classifier is not None:
+            return self.classifier
+        if self.head_name is None:
+            return nn.Identity()
+        return self.network.get_submodule(self.head_name)
 
-    def forward(self, clip: Tensor, rate: float | Sequence[float] = 1.0) -> Tensor:
+    @property
+    def levels(self) -> tuple[FeatureLevel, ...]:
+        """Name, channels and stride of the maps that `features` returns, as timm names them."""
+        return feature_levels(self.network)
+
+    def forward(self, clip: Tensor, rate: float | Sequence[float] = 1.0) -> Any:
         """(batch, channels, time, height, width) -> (batch, classes) logits.
 
+        An encoder gives features in their place. A network that returns several feature maps, such
+        as timm's `features_only`, returns a list of (batch, channels, time, height, width).
         `rate` is the number of base samples per sample: one number, or (time, height, width).
         """
-        logits = self.network(self._fold(clip, rate), *self._rate_in_space(rate))
-        return restored_in_backward(self._mean_over_time(logits), self.batch)
+        if self.classifier is not None:
+            return self.classifier(self.embed(clip, rate))
+        output = self.network(self._fold(clip, rate), *self._rate_in_space(rate))
+        if isinstance(output, list | tuple):
+            return [self._with_time(part) for part in output]
+        return restored_in_backward(self._mean_over_time(output), self.batch)
 
     def embed(self, clip: Tensor, rate: float | Sequence[float] = 1.0) -> Tensor:
         """(batch, channels, time, height, width) -> (batch, features), what the head sees."""
         frames = self._fold(clip, rate)
         if self.is_ours:
             features = self.network.embed(frames, *self._rate_in_space(rate))  # type: ignore[operator]
+        elif self.head_name is not None:
+            features = seen_by(self.network.get_submodule(self.head_name), self.network, frames)
         else:
-            features = self._seen_by_head(frames)
+            features = pooled_features(self.network, frames)
         return restored_in_backward(self._mean_over_time(features), self.batch)
+
+    def features(
+        self,
+        clip: Tensor,
+        names: Sequence[str | int] | None = None,
+        rate: float | Sequence[float] = 1.0,
+    ) -> list[Tensor]:
+        """Maps (batch, channels, time, height, width) of the named levels; of all if None.
+
+        `levels` lists their names, channels and strides; numbers count them. Modules that are no
+        level may be named too. Behind temporal pooling time is shorter.
+        """
+        return [
+            self._with_time(maps)
+            for maps in feature_maps(self.network, self._fold(clip, rate), names)
+        ]
 
     def _fold(self, clip: Tensor, rate: float | Sequence[float]) -> Tensor:
         """Check the clip, divide the batch, and fold time into it."""
@@ -98,15 +138,13 @@ class FoldedNetwork(nn.Module):
     def _mean_over_time(self, folded: Tensor) -> Tensor:
         return folded.reshape(self.batch.clips, -1, *folded.shape[1:]).mean(1)
 
-    def _seen_by_head(self, frames: Tensor) -> Tensor:
-        seen: list[Tensor] = []
-
-        def keep(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            seen.append(inputs[0])
-
-        with self.head.register_forward_pre_hook(keep):
-            self.network(frames)
-        return seen[-1].flatten(1)
+    def _with_time(self, folded: Tensor) -> Tensor:
+        """Maps with time as their third axis; vectors averaged over time."""
+        if folded.ndim == 2:
+            return restored_in_backward(self._mean_over_time(folded), self.batch)
+        clips = folded.reshape(self.batch.clips, -1, *folded.shape[1:])
+        moved = clips.transpose(1, 2) if folded.ndim == 4 else clips
+        return restored_in_backward(moved, self.batch)
 
 
 def inflate(
@@ -115,40 +153,29 @@ def inflate(
     *,
     image_size: int = 224,
     num_classes: int | None = None,
+    head: str | None = None,
     **choices: Any,
 ) -> FoldedNetwork:
-    """Any image classifier as a video classifier: `inflate(resnet, method="s3d", num_frames=16)`.
+    """Any image network as a video network: `inflate(resnet, method="s3d", num_frames=16)`.
 
     The module is changed in place and becomes part of the result; copy it first to keep the 2D
-    network. `choices` are fields of InflationOptions; `num_classes` gives a new head.
+    network. `choices` are fields of InflationOptions. `num_classes` gives a new head, also to an
+    encoder. `head` names the classifying layer ("": there is none) where it cannot be found.
     Raises ValueError for choices that cannot work and InflationError for networks that cannot.
     """
     options = replace(options or InflationOptions(), **choices)
-    plan = make_plan(module, options, image_size)
-    folded = FoldedNetwork(module, plan)
     if num_classes is not None:
-        replace_head(module, plan.head, num_classes)
+        check_num_classes(num_classes)
+        give_head(module, num_classes)
+    plan = make_plan(module, options, image_size, head)
+    folded = FoldedNetwork(module, plan)
+    if num_classes is None:
+        return folded
+    if folded.head_name is not None:
+        replace_head(module, folded.head_name, num_classes)
+        return folded
+    with torch.no_grad(), evaluating(folded):
+        size = (1, plan.in_channels, options.num_frames, image_size, image_size)
+        features = folded.embed(torch.zeros(size).to(parameter_like(module)))
+    folded.classifier = linear_head(features.shape[1], num_classes).to(features)
     return folded
-
-
-def replace_head(network: nn.Module, name: str | None, num_classes: int) -> None:
-    """A new classifying layer: truncated normal weights of 0.02, no bias at the start."""
-    if name is None:
-        raise InflationError("the network has no single classifying layer, so none can be replaced")
-    if num_classes < 1:
-        raise InflationError(f"num_classes must be at least 1, got {num_classes}")
-    old = network.get_submodule(name)
-    new: nn.Module
-    if isinstance(old, nn.Linear):
-        new = nn.Linear(old.in_features, num_classes)
-    elif isinstance(old, nn.Conv2d) and old.kernel_size == (1, 1):
-        new = nn.Conv2d(old.in_channels, num_classes, 1)
-    else:
-        raise InflationError(f"the head {name} is a {type(old).__name__}; replace it by hand")
-    assert isinstance(new.weight, Tensor)
-    assert isinstance(new.bias, Tensor)
-    nn.init.trunc_normal_(new.weight, std=0.02)
-    nn.init.zeros_(new.bias)
-    like = next(old.parameters())
-    parent = network.get_submodule(name.rpartition(".")[0])
-    parent.add_module(name.rpartition(".")[2], new.to(like.device, like.dtype))

@@ -6,9 +6,10 @@ from typing import Any, Literal
 
 from torch import nn
 
+from videopipe.inflation.heads import check_head, find_head
 from videopipe.inflation.layer_selection import name_pattern, select_layers
 from videopipe.inflation.options import InflationError, InflationOptions
-from videopipe.inflation.survey import LayerTrace, survey
+from videopipe.inflation.survey import LayerTrace, survey, trial_images
 
 # Version 1 ignored `bidirectional` in all methods but s4nd, and cut causal kernels at the clip.
 VERSION = 2
@@ -69,8 +70,12 @@ class InflationPlan:
             raise InflationError(f"the inflation in this checkpoint is damaged: {error}") from error
 
 
-def make_plan(network: nn.Module, options: InflationOptions, image_size: int) -> InflationPlan:
+def make_plan(
+    network: nn.Module, options: InflationOptions, image_size: int, head: str | None = None
+) -> InflationPlan:
     """Look at the network in a trial run and choose its layers.
+
+    head: name of the classifying layer, "" if there is none; None finds it.
 
     Raises InflationError when nothing matches or the network does not run on such images.
     """
@@ -80,8 +85,9 @@ def make_plan(network: nn.Module, options: InflationOptions, image_size: int) ->
     except (RuntimeError, ValueError, AssertionError, TypeError) as error:
         raise InflationError(
             f"the 2D network does not run on images of {in_channels}×{image_size}×{image_size}: "
-            f"{error}; give the image size it was trained for"
+            f"{error}; give the image_size it was trained for"
         ) from error
+    images = trial_images(network, 1, image_size, in_channels)
     pools = _pools(traces, options)
     layers = [] if options.method == "none" else _mixing_layers(network, traces, options, pools)
     if options.temporal_patch > 1:
@@ -90,15 +96,21 @@ def make_plan(network: nn.Module, options: InflationOptions, image_size: int) ->
         PlannedLayer(pool.name, "pool", pool.channels, pool.channel_dim, _reduction(pool, pools))
         for pool in pools
     ]
-    return InflationPlan(options, tuple(layers), in_channels, _head(network, traces))
+    named = find_head(network, images) if head is None else check_head(network, head)
+    return InflationPlan(options, tuple(layers), in_channels, named)
 
 
 def input_channels(network: nn.Module) -> int:
-    """Channels the first layer takes: 3 unless the network's first convolution says otherwise."""
-    for module in network.modules():
+    """Channels of an image: what the library says, or what the first convolution takes."""
+    inner = getattr(network, "network", network)
+    stem = getattr(inner, "pretrained_cfg", {}).get("first_conv")
+    names = [stem] if isinstance(stem, str) else list(stem or ())
+    for name in names:
+        module = dict(inner.named_modules()).get(name)
         if isinstance(module, nn.Conv2d):
-            return module.in_channels if module.in_channels <= 4 else 3
-    return 3
+            return module.in_channels
+    first = next((m for m in network.modules() if isinstance(m, nn.Conv2d)), None)
+    return 3 if first is None else first.in_channels
 
 
 def _mixing_layers(
@@ -174,15 +186,3 @@ def _with_patch(
         return layers
     rest = [layer for layer in layers if layer.name != first.name]
     return [PlannedLayer(first.name, "patch", first.channels, 1, 1), *rest]
-
-
-def _head(network: nn.Module, traces: Mapping[str, LayerTrace]) -> str | None:
-    """The last linear layer or 1×1 convolution that gives one number per class."""
-    classes = traces[""].output_shape[-1] if "" in traces and traces[""].output_shape else None
-    heads = [
-        layer
-        for layer in traces.values()
-        if isinstance(network.get_submodule(layer.name), nn.Linear | nn.Conv2d)
-        and classes in layer.output_shape[1:]
-    ]
-    return max(heads, key=lambda layer: layer.ended).name if heads else None

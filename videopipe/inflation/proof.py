@@ -1,4 +1,4 @@
-"""The boring-video test: one image repeated over time must give the 2D logits."""
+"""The boring-video test: one image repeated over time must give the 2D logits or features."""
 
 import math
 from dataclasses import dataclass
@@ -23,15 +23,19 @@ class Proof:
     num_images: int
     num_frames: int
     image_size: int
+    compared: str = "logits"  # or "features", of an encoder
 
     def __str__(self) -> str:
         """One sentence for people."""
         verdict = "exact" if self.exact else "NOT exact"
         reasons = f" ({'; '.join(self.why_not)})" if self.why_not else ""
+        if self.compared == "logits":
+            agreement = f"same top-1 on {self.agreement:.0%} of"
+        else:
+            agreement = "to the 2D features of"
         return (
             f"boring video: {verdict}, largest relative difference {self.difference:.1e}, "
-            f"same top-1 on {self.agreement:.0%} of {self.num_images} images repeated over "
-            f"{self.num_frames} frames{reasons}"
+            f"{agreement} {self.num_images} images repeated over {self.num_frames} frames{reasons}"
         )
 
 
@@ -60,6 +64,7 @@ def boring_video_test(
     reasons = why_not_exact(options)
     if not exact and not reasons:
         reasons = ("not expected: this network seems to treat the images of a batch jointly",)
+    head = getattr(video_network, "head", None)
     same = (actual.argmax(-1) == expected.argmax(-1)).float().mean()
     return Proof(
         difference=difference,
@@ -69,6 +74,7 @@ def boring_video_test(
         num_images=len(images),
         num_frames=options.num_frames,
         image_size=images.shape[-1],
+        compared="features" if isinstance(head, nn.Identity) else "logits",
     )
 
 

@@ -70,10 +70,8 @@ def survey(network: nn.Module, image_size: int, channels: int = 3) -> dict[str, 
 
     Raises ValueError when the network does not classify such images.
     """
-    parameter = next(network.parameters(), torch.empty(0))
-    generator = torch.Generator().manual_seed(0)
-    images = torch.randn(2, channels, image_size, image_size, generator=generator).to(parameter)
-    with _evaluating(network):
+    images = trial_images(network, 2, image_size, channels)
+    with evaluating(network):
         alone = _watch(network, images[:1])
         pair = _watch(network, images)
     for name, (seen, output) in pair.items():
@@ -86,6 +84,18 @@ def survey(network: nn.Module, image_size: int, channels: int = 3) -> dict[str, 
             and _close(output[: len(single)], single)
         )
     return {name: seen for name, (seen, _) in pair.items()}
+
+
+def trial_images(network: nn.Module, count: int, image_size: int, channels: int) -> Tensor:
+    """The same random images every time, for a trial run."""
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(count, channels, image_size, image_size, generator=generator)
+    return images.to(parameter_like(network))
+
+
+def parameter_like(network: nn.Module) -> Tensor:
+    """A tensor with the device and number format of the network."""
+    return next(network.parameters(), torch.empty(0))
 
 
 def _watch(network: nn.Module, images: Tensor) -> dict[str, tuple[LayerTrace, Tensor]]:
@@ -159,7 +169,7 @@ def _first_tensor(values: tuple[Any, ...]) -> Tensor | None:
 
 
 @contextmanager
-def _evaluating(network: nn.Module) -> Iterator[None]:
+def evaluating(network: nn.Module) -> Iterator[None]:
     """Evaluation mode for a while; every module gets its own mode back."""
     modes = {module: module.training for module in network.modules()}
     network.eval()
