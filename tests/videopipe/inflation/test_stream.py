@@ -1,89 +1,144 @@
-"""A causal network frame by frame gives what it gives for one clip of all frames so far."""
+"""Frame by frame: a causally inflated network gives what it gives for the whole clip."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+import timm
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from videopipe.inflation import InflationOptions
-from videopipe.inflation.folded import inflate
+from pretrained_2d.networks.backbones import build
+from videopipe.inflation import FoldedNetwork, InflationOptions, Stream, inflate
+from videopipe.inflation.operation import inflate_network
 from videopipe.inflation.options import InflationError
-from videopipe.inflation.stream import Stream
 
+PIXELS, FRAMES = 32, 7
+FAMILIES: dict[str, dict[str, Any]] = {
+    "test_resnet": {},
+    "test_vit": {"img_size": PIXELS},
+    "test_convnext": {},
+}
 CAUSAL: dict[str, dict[str, Any]] = {
-    "s4nd": {"method": "s4nd", "basis": "diag-lin", "state": 8, "start": "random", "length": 4.0},
-    "zeros": {"method": "s4nd", "basis": "diag-lin", "state": 8, "padding": "zeros"},
+    "s4nd": {"method": "s4nd"},
+    "s4nd, random start": {"method": "s4nd", "start": "random", "length": None},
     "i3d": {"method": "i3d"},
     "s3d": {"method": "s3d", "temporal_weights": "channel"},
     "center": {"method": "center"},
     "shift": {"method": "shift"},
     "adapter": {"method": "adapter"},
+    "adapter, s4nd": {"method": "adapter", "adapter_kernel": "s4nd"},
     "none": {"method": "none"},
-    "patch": {"method": "i3d", "temporal_patch": 2},
 }
 
 
-def network(hybrid: Callable[..., nn.Module], **options: Any) -> nn.Module:
-    """Inflated, with weights away from their symmetric starts."""
-    settings = {"num_frames": 8, "clip_seconds": 1.0, "bidirectional": False, **options}
-    video = inflate(hybrid(), InflationOptions(**settings)).double().eval()
+def lively(network: nn.Module) -> None:
+    """Weights that start at zero or as the identity would hide time."""
+    torch.manual_seed(3)
     with torch.no_grad():
-        for parameter in video.parameters():
-            parameter.add_(torch.randn_like(parameter) / 16)
+        for name, parameter in network.named_parameters():
+            if name.endswith(("gamma", "time.weight")) or ".time." in name:
+                parameter.add_(0.1 * torch.randn_like(parameter))
+
+
+def causal(name: str, **options: Any) -> FoldedNetwork:
+    torch.manual_seed(0)
+    network = timm.create_model(name, num_classes=5, **FAMILIES[name])
+    shape = {"num_frames": FRAMES, "image_size": PIXELS, "state": 8, "bidirectional": False}
+    video = inflate(network, **shape | options).eval()
+    lively(video)
     return video
 
 
-def clip_of(frames: int) -> Tensor:
-    return torch.randn(2, 3, frames, 12, 12, dtype=torch.float64)
-
-
-@pytest.mark.parametrize("case", CAUSAL)
+@pytest.mark.parametrize(
+    ("name", "padding"), [*((name, "replicate") for name in FAMILIES), ("test_resnet", "zeros")]
+)
+@pytest.mark.parametrize("method", CAUSAL)
 @torch.no_grad()
-def test_each_step_equals_the_clip_up_to_it(hybrid, case: str) -> None:
-    video, clip = network(hybrid, **CAUSAL[case]), clip_of(8)
-    patch = CAUSAL[case].get("temporal_patch", 1)
+def test_stream_equals_clip(name: str, method: str, padding: str) -> None:
+    video = causal(name, padding=padding, **CAUSAL[method])
+    clip = torch.randn(2, 3, FRAMES, PIXELS, PIXELS)
     stream = Stream(video)
-    for count in range(1, 9):
-        logits = stream(clip[:, :, count - 1])
-        if count % patch == 0:
-            expected = video(clip[:, :, :count])
-            torch.testing.assert_close(logits, expected, rtol=1e-6, atol=1e-8)
-        elif count < patch:
-            assert logits is None
-    several = Stream(video)
-    torch.testing.assert_close(several(clip), logits, rtol=1e-9, atol=1e-9)
-    several.reset()
-    assert several.states == []
-    torch.testing.assert_close(several(clip), logits, rtol=1e-9, atol=1e-9)
+    sizes = []
+    for step, frame in enumerate(clip.unbind(2)):
+        logits = stream(frame)
+        sizes.append(sum(state.numel() for state in stream.states))
+        if step in (0, 2, FRAMES - 1):  # every beginning of the video, not only the whole
+            expected = video(clip[:, :, : step + 1])
+            tolerance = 1e-4 * float(expected.abs().max())
+            torch.testing.assert_close(logits, expected, rtol=0, atol=tolerance)
+    assert len(set(sizes)) == 1  # constant memory
 
 
 @torch.no_grad()
-def test_the_rate_reaches_the_recurrence_and_streams_do_not_mix(hybrid) -> None:
-    video, clip = network(hybrid, **CAUSAL["s4nd"]), clip_of(6)
-    slow, fast = Stream(video, rate=0.5), Stream(video)
-    for number in range(6):  # in turns, on one network
-        half, whole = slow(clip[:, :, number]), fast(clip[:, :, number])
-    torch.testing.assert_close(half, video(clip, 0.5), rtol=1e-6, atol=1e-8)
-    torch.testing.assert_close(whole, video(clip), rtol=1e-6, atol=1e-8)
-    assert not torch.allclose(half, whole)
+def test_a_long_stream_equals_a_long_clip() -> None:
+    """The kernel has no end: neither at the clip of the inflation nor at twice its length."""
+    video = causal("test_resnet")
+    clip = torch.randn(1, 3, 3 * FRAMES, PIXELS, PIXELS)
+    torch.testing.assert_close(Stream(video)(clip), video(clip), rtol=1e-4, atol=1e-4)
 
 
-def test_what_cannot_be_streamed_says_why(hybrid) -> None:
-    for options, reason in (
-        ({"method": "i3d", "bidirectional": True}, "with future frames"),
-        ({"basis": "legs", "state": 8}, "basis 'legs' has a low-rank part; choose a diag"),
-        ({"method": "attention"}, "attention along time needs all earlier frames"),
-    ):
-        with pytest.raises(InflationError, match=reason):
-            Stream(network(hybrid, **options))
-    with pytest.raises(InflationError, match="only networks with folded frames"):
-        Stream(nn.Linear(1, 1))
-    stream = Stream(network(hybrid, method="i3d"))
-    stream(clip_of(1)[:, :, 0])
+@torch.no_grad()
+def test_patches_rates_resets_and_two_streams() -> None:
+    video = causal("test_resnet", temporal_patch=2, num_frames=8)
+    clip, other = torch.randn(2, 1, 3, 8, PIXELS, PIXELS)
+    stream, second = Stream(video, rate=2.0), Stream(video)
+    assert stream(clip[:, :, 0]) is None  # half a patch
+    second(other)
+    logits = stream(clip[:, :, 1:])
+    torch.testing.assert_close(logits, video(clip, 2.0), rtol=1e-4, atol=1e-5)
+    assert stream.num_steps == 4
+    stream.reset()
+    assert stream.logits is None
+    torch.testing.assert_close(stream(other), video(other, 2.0), rtol=1e-4, atol=1e-5)
+
+
+@torch.no_grad()
+def test_the_future_does_not_change_the_past() -> None:
+    for method, options in CAUSAL.items():
+        video = causal("test_resnet", **options)
+        clip = torch.randn(1, 3, FRAMES, PIXELS, PIXELS)
+        changed = clip.clone()
+        changed[:, :, 4:] = 0
+        level = [video.levels[-1].name]
+        before, after = (video.features(each, level)[0][:, :, :4] for each in (clip, changed))
+        torch.testing.assert_close(before, after, msg=method)
+
+
+def test_networks_that_need_the_future_name_the_option() -> None:
+    with pytest.raises(InflationError, match=r"bidirectional=False \(--no-bidirectional\)"):
+        Stream(causal("test_resnet", bidirectional=True))
+    with pytest.raises(InflationError, match="attention along time needs all earlier frames"):
+        Stream(causal("test_resnet", method="attention"))
+    with pytest.raises(InflationError, match="temporal_pool needs pairs of steps"):
+        Stream(causal("test_resnet", temporal_pool=("layer2",)))
+    with pytest.raises(InflationError, match="only networks with folded frames can"):
+        Stream(nn.Identity())
+
+
+def test_our_own_networks_stream_when_they_are_folded() -> None:
+    from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
+
+    options = {"depths": (1, 1, 1, 1), "widths": (8, 8, 8, 8), "mixer": "s4nd", "image_size": 32}
+    card = ModelCard(
+        architecture="convnext_tiny",
+        options={**options, "num_classes": 5},
+        preprocessing=Preprocessing(image_size=32, resize=32),
+    )
+    network = build(card.architecture, **card.options).eval()
+    choices = InflationOptions(
+        num_frames=4, state=8, bidirectional=False, layers="re:.", method="s4nd"
+    )
+    video = inflate_network(network, card, choices).network
+    clip = torch.randn(1, 3, 4, 32, 32)
+    with torch.no_grad():
+        torch.testing.assert_close(Stream(video)(clip), video(clip), rtol=1e-4, atol=1e-5)
+
+
+def test_a_stream_refuses_training_and_other_batches() -> None:
+    video = causal("test_resnet")
+    stream = Stream(video)
+    stream(torch.randn(2, 3, PIXELS, PIXELS))
     with pytest.raises(ValueError, match="began with 2 videos in a batch, got a frame of 1"):
-        stream(clip_of(1)[:1, :, 0])
-    stream.video.train()
-    with pytest.raises(ValueError, match="training mode"):
-        stream(clip_of(1)[:, :, 0])
+        stream(torch.randn(1, 3, PIXELS, PIXELS))
+    with pytest.raises(ValueError, match=r"call eval\(\) on it first"):
+        Stream(video.train())(torch.randn(1, 3, PIXELS, PIXELS))
