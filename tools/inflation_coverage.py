@@ -1,13 +1,14 @@
-"""Which timm architectures can be inflated, by every method, exactly and trainably?
+"""Which networks of timm and torchvision can be inflated, by every method, exactly and trainably?
 
     python tools/inflation_coverage.py --out coverage.jsonl --minutes 4   # repeat until complete
     python tools/inflation_coverage.py --out coverage.jsonl --summary
 
-Takes the smallest architectures of each family (module) of timm, with random weights, at the
-smallest input they accept. Each is inflated by each method with replicate padding; recorded are
-the error if one occurs, the difference to the 2D logits on a still video, and whether a backward
-pass reaches the layers along time. Results are appended line by line; a run
-can be stopped at any time.
+Takes the smallest architectures of each family (module) of timm and every classifier of
+torchvision, with random weights, at the smallest input they accept. Each is inflated by each method
+with replicate padding, as a classifier, as an encoder (`num_classes=0`) and through its feature
+maps. Recorded are the error if one occurs, the difference to the 2D result on a still video, and
+whether a backward pass reaches the layers along time. Results are appended line by line; a run can
+be stopped at any time.
 """
 
 import argparse
@@ -19,29 +20,35 @@ from typing import Any
 
 import timm
 import torch
+import torchvision
 from timm.models import _registry
-from torch import nn
+from torch import Tensor, nn
 
+from pretrained_2d.networks.backbones import build
+from videopipe.inflation.feature_maps import feature_maps
 from videopipe.inflation.folded import FoldedNetwork, inflate
 
-METHODS = ("s3d", "s4nd", "i3d", "center")
+METHODS = ("s4nd", "i3d", "s3d", "center", "shift", "adapter", "attention")
+SUBJECTS = ("encoder", "features", "classifier")
 FRAMES, CLASSES = 3, 10
 SIZES = (64, 96, 128, 192, 224, 256)  # pixels, tried in this order, then the network's own
 LARGEST = 700_000_000  # parameters × 4 bytes × (weights, gradients, taps) must fit in memory
 TOLERANCE = 1e-4
 
 
-def smallest_of_families(per_family: int, record: Path) -> list[tuple[str, str, int]]:
+def networks(per_family: int, record: Path) -> list[tuple[str, str, int]]:
     """(family, architecture, parameters); sizes are looked up once, without weights."""
     if record.exists():
         sizes = json.loads(record.read_text())
     else:
+        names = [f"timm/{name}" for name in timm.list_models()]
+        names += [f"torchvision/{name}" for name in classifiers_of_torchvision()]
         sizes = {}
-        for name in timm.list_models():
+        for name in names:
             with torch.device("meta"):
-                network = timm.create_model(name, num_classes=CLASSES)
+                network = build(name, num_classes=CLASSES)
             count = sum(parameter.numel() for parameter in network.parameters())
-            sizes[name] = (_registry._model_to_module[name], count)
+            sizes[name] = (family_of(name), count)
         record.write_text(json.dumps(sizes))
     families = defaultdict(list)
     for name, (family, count) in sizes.items():
@@ -49,22 +56,35 @@ def smallest_of_families(per_family: int, record: Path) -> list[tuple[str, str, 
     chosen = [
         (place, count, family, name)
         for family, members in families.items()
-        for place, (count, name) in enumerate(sorted(members)[:per_family])
-        if count < LARGEST
+        for place, (count, name) in enumerate(sorted(members))
+        if count < LARGEST and (place < per_family or name.startswith("torchvision/"))
     ]
     # The smallest of every family comes before the second smallest of any.
     return [(family, name, count) for _, count, family, name in sorted(chosen)]
 
 
+def classifiers_of_torchvision() -> list[str]:
+    return torchvision.models.list_models(module=torchvision.models)
+
+
+def family_of(name: str) -> str:
+    library, _, own = name.partition("/")
+    if library == "timm":
+        return str(_registry._model_to_module[own])
+    return "torchvision." + torchvision.models.get_model_builder(own).__module__.rpartition(".")[2]
+
+
 def smallest_input(name: str) -> tuple[int, dict[str, Any]]:
     """The smallest input size that the network runs on, and how it is built for it."""
-    own = timm.create_model(name, num_classes=CLASSES).default_cfg["input_size"][-1]
+    own = 224
+    if name.startswith("timm/"):
+        own = timm.models.get_pretrained_cfg(name[5:]).input_size[-1]
     problem: Exception | None = None
     for size in [*(size for size in SIZES if size < own), own]:
-        for options in ({"img_size": size}, {}):
+        for options in ({"image_size": size}, {}):
             try:
                 torch.manual_seed(0)
-                network = timm.create_model(name, num_classes=CLASSES, **options).eval()
+                network = build(name, num_classes=CLASSES, **options).eval()
                 with torch.no_grad():
                     network(torch.zeros(1, 3, size, size))
             except Exception as error:  # noqa: BLE001 - any reason means: not at this size
@@ -74,30 +94,47 @@ def smallest_input(name: str) -> tuple[int, dict[str, Any]]:
     raise RuntimeError(f"does not build or run: {problem}")
 
 
-def try_method(name: str, size: int, options: dict[str, Any], method: str) -> dict[str, Any]:
-    """Inflate by one method; the error, or the difference of logits and the gradients."""
+def results(network: nn.Module, signal: Tensor, subject: str) -> list[Tensor]:
+    """Logits, features, or the maps of all levels; maps of a clip have time as their third axis."""
+    if subject != "features":
+        return [network(signal)]
+    if isinstance(network, FoldedNetwork):
+        return network.features(signal)
+    return feature_maps(network, signal, None)
+
+
+def try_method(
+    name: str, size: int, options: dict[str, Any], method: str, subject: str
+) -> dict[str, Any]:
+    """Inflate by one method; the error, or the difference to 2D and the gradients."""
     torch.manual_seed(0)
-    network = timm.create_model(name, num_classes=CLASSES, **options).eval()
+    classes = 0 if subject == "encoder" else CLASSES
+    network = build(name, num_classes=classes, **options).eval()
     make_lively(network)
     image = torch.randn(1, 3, size, size, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
-        expected = network(image)
-    if isinstance(expected, tuple):
-        return {"error": "no classifier: it returns several outputs"}
+        expected = results(network, image, subject)
     start = time.perf_counter()
     folded = inflate(network, method=method, num_frames=FRAMES, image_size=size)
     clip = image[:, :, None].expand(-1, -1, FRAMES, -1, -1)
     with torch.no_grad():
-        actual = folded(clip)
-    scale = expected.abs().max()
+        actual = results(folded, clip, subject)
+    differences = [difference(one, other) for one, other in zip(actual, expected, strict=True)]
     moving = torch.randn(1, 3, FRAMES, size, size, generator=torch.Generator().manual_seed(2))
-    folded(moving).square().sum().backward()
+    torch.stack([part.square().sum() for part in results(folded, moving, subject)]).sum().backward()
     return {
-        "difference": float((actual - expected).abs().max() / scale),
+        "difference": max(differences),
         "layers": len(folded.plan.layers),
-        "gradient": reaches_time(folded),
+        "gradient": reaches_time(folded, every=subject != "features"),
         "seconds": round(time.perf_counter() - start, 2),
     }
+
+
+def difference(actual: Tensor, expected: Tensor) -> float:
+    """Largest difference, relative to the largest 2D value; maps are compared at every step."""
+    if actual.ndim == 5:
+        expected = expected[:, :, None].expand_as(actual)
+    return float((actual - expected).abs().max() / expected.abs().max())
 
 
 @torch.no_grad()
@@ -111,42 +148,57 @@ def make_lively(network: nn.Module) -> None:
             parameter.normal_(std=0.02)
 
 
-def reaches_time(folded: FoldedNetwork) -> bool:
-    """Every kernel along time has a finite gradient, and at least one is not zero."""
+def reaches_time(folded: FoldedNetwork, *, every: bool) -> bool:
+    """Kernels along time have finite gradients, and at least one is not zero.
+
+    every: all of them must have one; layers behind the last feature level have none. A shift has no
+    parameters of its own.
+    """
     gradients = [
         parameter.grad
         for layer in folded.plan.layers
         for name, parameter in folded.network.get_submodule(layer.name).named_parameters()
-        if name == "weight" or name.startswith("time.")
+        if name == "weight" or name.startswith("time.") or folded.plan.options.method == "shift"
     ]
-    if any(gradient is None or not gradient.isfinite().all() for gradient in gradients):
-        return False
-    return any(gradient.any() for gradient in gradients if gradient is not None)
+    there = [gradient for gradient in gradients if gradient is not None]
+    complete = len(there) == len(gradients) or not every
+    finite = all(bool(gradient.isfinite().all()) for gradient in there)
+    return complete and finite and any(gradient.any() for gradient in there)
 
 
-def run(out: Path, per_family: int, minutes: float, methods: list[str]) -> bool:
+def run(args: argparse.Namespace) -> bool:
     """Resume the last run; True when nothing is left."""
-    chosen = smallest_of_families(per_family, out.with_suffix(".sizes.json"))
-    done = {(line["name"], line["method"]) for line in read(out)}
-    end = time.monotonic() + 60 * minutes
-    for family, name, count in chosen:
-        missing = [method for method in methods if (name, method) not in done]
-        if not missing:
+    out = args.out
+    done = {(line["name"], line["method"], line["subject"]) for line in read(out)}
+    end = time.monotonic() + 60 * args.minutes
+    for family, name, count in networks(args.per_family, out.with_suffix(".sizes.json")):
+        missing = [
+            (method, subject)
+            for subject in args.subjects
+            for method in args.methods
+            if (name, method, subject) not in done
+            # torchvision does not name feature levels
+            and not (subject == "features" and name.startswith("torchvision/"))
+        ]
+        if not missing or args.library not in (None, name.partition("/")[0]):
             continue
+        if time.monotonic() > end:
+            return False
         base = {"family": family, "name": name, "parameters": count}
         try:
             size, options = smallest_input(name)
         except RuntimeError as error:
-            append(out, [{**base, "method": each, "error": str(error)[:300]} for each in missing])
+            failed = {**base, "error": str(error)[:300]}
+            append(out, [{**failed, "method": m, "subject": s} for m, s in missing])
             continue
-        for method in missing:
+        for method, subject in missing:
             if time.monotonic() > end:
                 return False
             try:
-                found = try_method(name, size, options, method)
+                found = try_method(name, size, options, method, subject)
             except Exception as error:  # noqa: BLE001 - every failure is a result here
                 found = {"error": f"{type(error).__name__}: {error}"[:300]}
-            line = {**base, "method": method, "size": size, **found}
+            line = {**base, "method": method, "subject": subject, "size": size, **found}
             append(out, [line])
             print(json.dumps(line), flush=True)
     return True
@@ -162,29 +214,31 @@ def append(out: Path, lines: list[dict[str, Any]]) -> None:
 
 
 def summary(out: Path) -> str:
-    """Markdown: shares by method, then every failure with its reason."""
+    """Markdown: shares by library, subject and method, then every failure with its reason."""
     lines = read(out)
-    names, families = {line["name"] for line in lines}, {line["family"] for line in lines}
     text = [
-        f"{len(names)} architectures of {len(families)} families.",
-        "",
-        "| method | tried | inflated | exact to 1e-4 | gradient along time | largest difference |",
-        "|---|---|---|---|---|---|",
+        "| library | as | method | tried | families | exact to 1e-4 | gradient along time "
+        "| largest difference |",
+        "|---|---|---|---|---|---|---|---|",
     ]
+    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = defaultdict(list)
     failures: dict[str, list[str]] = defaultdict(list)
-    for method in METHODS:
-        mine = [line for line in lines if line["method"] == method]
+    for line in lines:
+        groups[line["name"].partition("/")[0], line["subject"], line["method"]].append(line)
+        if verdict(line) != "exact":
+            failures[f"{line['name']}: {verdict(line)}"].append(
+                f"{line['subject']} {line['method']}"
+            )
+    for (library, subject, method), mine in sorted(groups.items()):
         built = [line for line in mine if "error" not in line]
         exact = [line["difference"] for line in built if line["difference"] <= TOLERANCE]
         text.append(
-            f"| {method} | {len(mine)} | {len(built)} | {len(exact)} "
-            f"({len(exact) / max(1, len(mine)):.1%}) | {sum(line['gradient'] for line in built)} "
-            f"| {max(exact, default=0):.1e} |"
+            f"| {library} | {subject} | `{method}` | {len(mine)} "
+            f"| {len({line['family'] for line in mine})} "
+            f"| {len(exact)} ({len(exact) / len(mine):.1%}) "
+            f"| {sum(line['gradient'] for line in built)} | {max(exact, default=0):.1e} |"
         )
-        for line in mine:
-            if verdict(line) != "exact":
-                failures[f"{line['name']}: {verdict(line)}"].append(method)
-    text += ["", "| not exact | methods |", "|---|---|"]
+    text += ["", "| not exact | as and method |", "|---|---|"]
     text += [f"| {what} | {', '.join(methods)} |" for what, methods in sorted(failures.items())]
     return "\n".join(text)
 
@@ -202,18 +256,20 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path, default=Path("inflation_coverage.jsonl"))
-    parser.add_argument("--per-family", type=int, default=2, help="smallest of each family (2)")
+    parser.add_argument(
+        "--per-family", type=int, default=2, help="smallest of each family of timm (2)"
+    )
     parser.add_argument("--minutes", type=float, default=4, help="stop after this time (4)")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument(
-        "--summary", action="store_true", help="print the results so far, run nothing"
-    )
+    parser.add_argument("--subjects", nargs="+", choices=SUBJECTS, default=list(SUBJECTS))
+    parser.add_argument("--library", choices=("timm", "torchvision"), help="one of them (both)")
+    parser.add_argument("--summary", action="store_true", help="print the results so far, run nothing")
     args = parser.parse_args()
     if args.summary:
         print(summary(args.out))
         return
     torch.set_num_threads(1)
-    finished = run(args.out, args.per_family, args.minutes, args.methods)
+    finished = run(args)
     print("complete" if finished else "time is over; the same command resumes")
 
 
