@@ -16,7 +16,7 @@ from pretrained_2d.networks.classifying_layers import (
     pooled_features,
     seen_by,
 )
-from pretrained_2d.networks.library_options import check_library_options
+from pretrained_2d.networks.library_options import EPSILONS, check_library_options
 from pretrained_2d.networks.mixers import Rate
 
 
@@ -63,6 +63,7 @@ def build_timm(name: str, **options: Any) -> LibraryNetwork:
     import timm
 
     check_library_options(f"timm/{name}", options)
+    epsilons = {key: options.pop(key) for key in EPSILONS & options.keys()}
     if not timm.is_model(name):
         raise _unknown("timm", name, timm.list_models())
     arguments = _translate(
@@ -75,12 +76,23 @@ def build_timm(name: str, **options: Any) -> LibraryNetwork:
         network: Any = timm.create_model(name, pretrained=False, **arguments)
     except TypeError as error:
         raise PretrainedError(f"timm/{name} does not take {sorted(options)}: {error}") from error
+    _set_epsilons(network, **epsilons)
     heads = classifying_layers(network)
     if not heads and network.num_classes != 0:
         raise PretrainedError(
             f"timm/{name} names no classifying layer; num_classes=0 makes it an encoder"
         )
     return LibraryNetwork(network, heads or (), 2)
+
+
+def _set_epsilons(
+    network: Any, norm_epsilon: float | None = None, head_norm_epsilon: float | None = None
+) -> None:
+    """Set what layer norms add to the variance; timm's builders do not take it."""
+    for name, module in network.named_modules():
+        epsilon = head_norm_epsilon if name == "head.norm" else norm_epsilon
+        if isinstance(module, nn.LayerNorm) and epsilon is not None:
+            module.eps = epsilon
 
 
 def build_torchvision(name: str, **options: Any) -> LibraryNetwork:

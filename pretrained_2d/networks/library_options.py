@@ -15,6 +15,8 @@ from typing import Any
 from pretrained_2d.errors import PretrainedError
 
 OUR_NAMES = frozenset({"num_classes", "ndim", "head_dropout", "image_size"})
+# Added to the variance by layer norms: all of them, or the one before the head.
+EPSILONS = frozenset({"norm_epsilon", "head_norm_epsilon"})
 _TIMM = """
     act_layer alpha attn_drop_rate attn_head_dim_reduction attn_pool_num_heads avg_down base_width
     bottle_ratio cardinality channels class_token conv_bias conv_mlp crop_scale depth depth_mult
@@ -38,7 +40,7 @@ _TORCHVISION = """
     transform_input width_mult width_per_group window_size zero_init_residual
 """
 ALLOWED: Mapping[str, frozenset[str]] = {
-    "timm": OUR_NAMES | set(_TIMM.split()),
+    "timm": OUR_NAMES | EPSILONS | set(_TIMM.split()),
     "torchvision": OUR_NAMES | set(_TORCHVISION.split()),
 }
 WORD = re.compile(r"[A-Za-z0-9_+-]{0,40}")  # "gelu", "avg": nothing with a slash, a dot, a colon

@@ -11,6 +11,7 @@ SUMMARY = "convert a checkpoint of another program, with a report of every tenso
 EXAMPLES = """  videopipe adopt resnet18.pth --architecture timm/resnet18 --out models/resnet18
   videopipe adopt dinov2.pth --architecture timm/vit_small_patch14_dinov2 --image-size 224 \\
       --out models/dinov2
+  videopipe adopt facebook/dinov2-small/ --out models/dinov2    # a folder of transformers
   videopipe adopt i3d.safetensors --architecture inception_i3d --labels k400.txt --out models/i3d
   videopipe adopt best.ckpt --architecture convnext_tiny --labels cat,dog --mean 0.5,0.5,0.5 \\
       --std 0.5,0.5,0.5 --image-size 224 --crop 0.875 --out models/pets
@@ -28,7 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--architecture",
         metavar="NAME",
-        help="network of the weights; `videopipe models` lists them",
+        help="network of the weights; `videopipe models` lists them (default: what config.json of "
+        "a Hugging Face transformers folder names)",
     )
     parser.add_argument("--out", required=True, metavar="DIR", type=Path, help="new folder")
     parser.add_argument("--overwrite", action="store_true", help="replace a checkpoint in DIR")
@@ -75,10 +77,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Adopt, report every tensor, and print the folder."""
     from pretrained_2d.checkpoints.foreign import Adoption, adopt
+    from pretrained_2d.checkpoints.foreign.hugging_face import read_hugging_face
     from pretrained_2d.checkpoints.foreign.labels import read_labels
     from videopipe.errors import VideopipeError
 
-    if args.architecture is None:
+    if args.architecture is None and read_hugging_face(args.checkpoint) is None:
         if args.checkpoint.is_dir():
             raise VideopipeError(
                 f"{args.checkpoint} is a folder: a checkpoint of videopipe needs no adopting, "
@@ -92,7 +95,7 @@ def main(args: argparse.Namespace) -> int:
     check_out_folder(args.out, args.checkpoint, overwrite=args.overwrite)
     request = Adoption(
         checkpoint=args.checkpoint,
-        architecture=args.architecture,
+        architecture=args.architecture or "",
         head=args.head,
         entry=args.entry,
         labels=read_labels(args.labels) if args.labels else None,

@@ -13,8 +13,8 @@ class AdoptConfig:
     """The file, its network, and what the file does not contain (default: usual values)."""
 
     checkpoint: Path = setting(
-        help="a safetensors or PyTorch file of any name, or a checkpoint folder, which contains "
-        "all settings below"
+        help="a safetensors or PyTorch file of any name, a folder of Hugging Face transformers, or "
+        "a checkpoint folder, which contains all settings below"
     )
     architecture: str | None = setting(
         None, "network of a file, see `videopipe models`; a folder names it itself"
@@ -50,13 +50,15 @@ class AdoptConfig:
 
 def run(config: AdoptConfig, inputs: Inputs, out: Path) -> Summary:
     """Write the checkpoint folder and `adoption.json`, the report of every tensor."""
-    if config.checkpoint.is_dir():
-        return _take_over(config, out)
     from pretrained_2d.checkpoints.foreign import Adoption, adopt
+    from pretrained_2d.checkpoints.foreign.hugging_face import read_hugging_face
     from pretrained_2d.checkpoints.foreign.labels import read_labels
     from pretrained_2d.errors import CheckpointError
 
-    if config.architecture is None:
+    of_transformers = read_hugging_face(config.checkpoint) is not None
+    if config.checkpoint.is_dir() and not of_transformers:
+        return _take_over(config, out)
+    if config.architecture is None and not of_transformers:
         raise CheckpointError(
             f"{config.checkpoint} is a file of weights: set 'architecture' to its network "
             "(`videopipe models` lists them)"
@@ -66,7 +68,7 @@ def run(config: AdoptConfig, inputs: Inputs, out: Path) -> Summary:
         labels = read_labels(str(config.labels_file))
     request = Adoption(
         checkpoint=config.checkpoint,
-        architecture=config.architecture,
+        architecture=config.architecture or "",
         head=config.head,
         entry=config.entry,
         labels=labels,

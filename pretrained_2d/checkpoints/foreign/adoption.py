@@ -13,6 +13,7 @@ from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
 from pretrained_2d.checkpoints.folder import save_checkpoint
 from pretrained_2d.checkpoints.foreign.files import TensorFile, read_tensors
 from pretrained_2d.checkpoints.foreign.heads import HeadChoice
+from pretrained_2d.checkpoints.foreign.hugging_face import HuggingFaceFolder, read_hugging_face
 from pretrained_2d.checkpoints.foreign.preprocessing import (
     DEFAULTS,
     DefaultInputs,
@@ -33,7 +34,7 @@ class Adoption:
     """The file to adopt, and what it does not say; None means the architecture's default."""
 
     checkpoint: Path
-    architecture: str
+    architecture: str = ""  # may be left out for a folder of transformers, which names it
     head: HeadChoice | None = None  # new, drop, strict; None: the file's where it fits, else new
     entry: str | None = None  # which weights, if the file has several sets (state_dict_ema, …)
     labels: tuple[str, ...] | None = None
@@ -51,13 +52,36 @@ class Adoption:
 def adopt(request: Adoption, out: Path) -> tuple[ModelCard, ForeignReport]:
     """Write the checkpoint folder `out`, with the whole report in `adoption.json` beside it."""
     _check(request)
+    folder = None if request.architecture else read_hugging_face(request.checkpoint)
+    if folder is not None:
+        request = _with_network(request, folder)
+    elif not request.architecture:
+        raise CheckpointError(
+            f"{request.checkpoint} does not name its network: give the architecture "
+            "(`videopipe models` lists them)"
+        )
     file = read_tensors(request.checkpoint, request.entry)
+    if folder is not None:
+        file = folder.tensors(file)
     network, options, report = _load(request, file)
     default = default_inputs(request.architecture, network, file.path.name)
+    if folder is not None:
+        default = folder.inputs(default)
     card = _card(request, network, options, default, report)
     save_checkpoint(out, network, card)
     atomic.write_text(out / REPORT, json.dumps(asdict(report), indent=2) + "\n")
     return card, report
+
+
+def _with_network(request: Adoption, folder: HuggingFaceFolder) -> Adoption:
+    """The request with the network of the folder; what it says itself takes precedence."""
+    options = dict(folder.options)
+    if request.labels is not None:
+        options.pop("num_classes", None)
+    if request.image_size is not None and "image_size" in options:
+        options["image_size"] = request.image_size
+    options |= request.options
+    return replace(request, architecture=folder.architecture, options=options)
 
 
 def _check(request: Adoption) -> None:
@@ -174,5 +198,5 @@ def _preprocessing(request: Adoption, default: Preprocessing) -> Preprocessing:
         mean=request.mean or default.mean,
         std=request.std or default.std,
         interpolation=request.interpolation or default.interpolation,
-        squash=bool(request.squash),
+        squash=default.squash if request.squash is None else request.squash,
     )

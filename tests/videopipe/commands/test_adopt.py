@@ -88,3 +88,18 @@ def test_without_an_architecture_a_file_and_a_folder_give_different_errors(
     assert main(["adopt", str(tmp_path), "--out", str(tmp_path / "m")]) == 1
     assert "a checkpoint of videopipe needs no adopting" in capsys.readouterr().err
     assert not (tmp_path / "m").exists()
+
+
+def test_a_folder_of_transformers_names_its_network_and_is_inflated(tmp_path: Path, capsys) -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.Dinov2Config(
+        hidden_size=32, num_hidden_layers=1, num_attention_heads=2, image_size=32, patch_size=8
+    )
+    transformers.Dinov2Model(config).save_pretrained(tmp_path / "theirs")
+    assert main(["adopt", str(tmp_path / "theirs"), "--out", str(tmp_path / "model")]) == 0
+    card = read_card(tmp_path / "model")
+    assert (card.architecture, card.options["num_classes"]) == ("timm/vit_base_patch14_dinov2", 0)
+    arguments = ["inflate", str(tmp_path / "model"), "--out", str(tmp_path / "video")]
+    arguments += ["--num-frames", "4", "--method", "adapter", "--num-classes", "5"]
+    assert main(arguments) == 0
+    assert "boring video: exact" in capsys.readouterr().out

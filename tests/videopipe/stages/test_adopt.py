@@ -67,3 +67,14 @@ def test_a_file_needs_the_name_of_its_network(tmp_path: Path) -> None:
     (tmp_path / "w.pth").write_bytes(b"")
     with pytest.raises(CheckpointError, match=r"w\.pth is a file of weights: set 'architecture'"):
         STAGE.run(AdoptConfig(checkpoint=tmp_path / "w.pth"), Inputs({}), tmp_path / "out")
+
+
+def test_a_folder_of_transformers_needs_no_architecture(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.ResNetConfig(
+        depths=[1, 1, 1, 1], hidden_sizes=[64, 8, 8, 8], layer_type="basic", num_labels=2
+    )
+    transformers.ResNetForImageClassification(config).save_pretrained(tmp_path / "theirs")
+    summary = STAGE.run(AdoptConfig(checkpoint=tmp_path / "theirs"), Inputs({}), tmp_path / "out")
+    assert summary["architecture"] == "timm/resnet18"
+    assert summary["newly_initialised"] == 0
