@@ -115,13 +115,15 @@ class FoldedNetwork(nn.Module):
         """Check the clip, divide the batch, and fold time into it."""
         channels, patch = self.plan.in_channels, self.plan.options.temporal_patch
         if clip.ndim != 5 or clip.shape[1] != channels:
+            axis = self.plan.options.axis
             raise ValueError(
-                f"expected clips of shape (batch, {channels}, time, height, width), "
-                f"got {tuple(clip.shape)}"
+                f"expected {'clips' if axis == 'time' else 'volumes'} of shape "
+                f"(batch, {channels}, {axis}, height, width), got {tuple(clip.shape)}"
             )
         if clip.shape[2] < patch:
+            word = self.plan.options.frame_word
             raise ValueError(
-                f"a clip of {clip.shape[2]} frames is shorter than the temporal patch of {patch}"
+                f"a clip of {clip.shape[2]} {word}s is shorter than the temporal patch of {patch}"
             )
         self.batch.clips = clip.shape[0]
         self.batch.steps = clip.shape[2] // patch

@@ -42,6 +42,9 @@ class InflationOptions:
         "which layers mix time: all, depthwise, spatial>1 (kernels above one pixel, and "
         "attention), or a pattern of names (stages.*.conv_dw, re:blocks\\.[0-5]\\.)",
     )
+    axis: Literal["time", "depth"] = setting(
+        "time", "what the new axis is: depth for volumes, which changes the words of messages only"
+    )
     num_frames: int = setting(30, "frames of a clip", unit="frames")
     clip_seconds: float = setting(2.0, "duration of a clip", unit="seconds")
     temporal_patch: int = setting(
@@ -112,6 +115,11 @@ class InflationOptions:
                 f"temporal_kernel must be odd for method center, got {self.temporal_kernel}: "
                 "an even kernel has no middle frame"
             )
+
+    @property
+    def frame_word(self) -> str:
+        """What one position of the new axis is called."""
+        return "frame" if self.axis == "time" else "slice"
 
     @property
     def num_steps(self) -> int:

@@ -24,6 +24,7 @@ class Proof:
     num_frames: int
     image_size: int
     compared: str = "logits"  # or "features", of an encoder
+    axis: str = "time"  # or "depth", of volumes
 
     def __str__(self) -> str:
         """One sentence for people."""
@@ -33,9 +34,11 @@ class Proof:
             agreement = f"same top-1 on {self.agreement:.0%} of"
         else:
             agreement = "to the 2D features of"
+        what, frames = ("video", "frames") if self.axis == "time" else ("volume", "slices")
         return (
-            f"boring video: {verdict}, largest relative difference {self.difference:.1e}, "
-            f"{agreement} {self.num_images} images repeated over {self.num_frames} frames{reasons}"
+            f"boring {what}: {verdict}, largest relative difference {self.difference:.1e}, "
+            f"{agreement} {self.num_images} images repeated over {self.num_frames} {frames}"
+            f"{reasons}"
         )
 
 
@@ -74,6 +77,7 @@ def boring_video_test(
         num_images=len(images),
         num_frames=options.num_frames,
         image_size=images.shape[-1],
+        axis=options.axis,
         compared="features" if isinstance(head, nn.Identity) else "logits",
     )
 
