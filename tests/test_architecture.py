@@ -37,7 +37,7 @@ MAY_IMPORT = {
     },
     "videopipe.prediction": {
         "pretrained_2d", *IMAGES, "videopipe.system", "videopipe.video", "videopipe.dataset",
-        "videopipe.scoring",
+        "videopipe.inflation", "videopipe.scoring",
     },
     "videopipe.export": {
         *BELOW_ROOMS, *IMAGES, "videopipe.system", "videopipe.dataset", "videopipe.scoring",

@@ -10,7 +10,7 @@ from videopipe.commands.arguments import check_out_folder
 from videopipe.errors import ConfigError, VideopipeError
 from videopipe.inflation.options import InflationOptions
 
-SUMMARY = "inflate a 2D checkpoint along time: i3d, s3d, center or s4nd, tested on still videos"
+SUMMARY = "inflate a 2D checkpoint along time by any of eight methods, tested on still videos"
 EXAMPLES = """  videopipe inflate resnet/ --method s4nd --out resnet_video/
   videopipe inflate convnext/ --method s4nd --temporal-patch 2 --length 4 --num-classes 51 --out v/
   videopipe inflate resnet/ --method i3d --layers 're:layer[34]' --num-frames 16 --out out/

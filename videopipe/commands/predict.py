@@ -22,6 +22,7 @@ EXAMPLES = """  videopipe predict MODEL videos/ --out predictions.parquet
   videopipe predict MODEL list.txt --out scores.jsonl --scores --embeddings
   videopipe predict MODEL ranges.csv --out ranges.parquet
   videopipe predict MODEL match.mp4 --windows --stride-seconds 0.5 --out match.csv
+  ffmpeg -i rtsp://… -f mpegts - | videopipe predict CAUSAL_MODEL - --stream --out -
   find / -name '*.mp4' | videopipe predict MODEL - --out all.parquet --timeout-seconds 30
   accelerate launch --num_processes 8 -m videopipe predict MODEL videos/ --out all.parquet
 
@@ -43,6 +44,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="ends in .parquet, .csv or .jsonl; rows are added to a table of the same model and "
              "settings")  # fmt: skip
     add_run_options(parser)
+    add(
+        "--stream", action="store_true",
+        help="a line per frame while the video is being written: PATHS is one file, or - for a "
+        "video on stdin; OUT is .jsonl or -; needs a model inflated with --no-bidirectional",
+    )  # fmt: skip
+    add(
+        "--patience-seconds", type=float, default=5.0, metavar="SECONDS",
+        help="with --stream: a file that has not grown for this long has ended (5)",
+    )  # fmt: skip
 
     rows = parser.add_argument_group("columns")
     rows.add_argument("--top-k", type=int, default=5, metavar="K", help="best classes (5)")
@@ -125,6 +135,8 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Fill the table and report the number of rows."""
+    if args.stream:
+        return _stream(args)
     prepare_decoders()
     return fill_table(_request(args), args)
 
@@ -141,6 +153,21 @@ def fill_table(request: "TableRequest", args: argparse.Namespace) -> int:
     if not num_scored(summary):
         return 1
     return 1 if args.strict and (summary["not_ok"] or summary["problems"]) else 0
+
+
+def _stream(args: argparse.Namespace) -> int:
+    """Write a line per step of one video."""
+    from videopipe.errors import ConfigError
+    from videopipe.prediction.stream_run import predict_stream
+
+    if len(args.paths) != 1:
+        raise ConfigError([f"--stream takes one video, got {len(args.paths)}: run it for each"])
+    steps = predict_stream(
+        Path(args.model), args.paths[0], args.out, top_k=args.top_k,
+        patience_seconds=args.patience_seconds,
+    )  # fmt: skip
+    print(f"{steps} steps written to {args.out}", file=sys.stderr)
+    return 0 if steps else 1
 
 
 def prepare_decoders() -> None:
