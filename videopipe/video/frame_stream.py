@@ -23,12 +23,16 @@ class GrowingFile:
     def __init__(self, file: BinaryIO, patience_seconds: float) -> None:
         self.file = file
         self.patience_seconds = patience_seconds
+        self.ended = False
 
     def read(self, size: int) -> bytes:
         """Up to `size` bytes; waits for more at the end of the file."""
+        if self.ended:  # FFmpeg asks several times
+            return b""
         end = time.monotonic() + self.patience_seconds
         while not (found := self.file.read(size)) and time.monotonic() < end:
             time.sleep(POLL_SECONDS)
+        self.ended = not found
         return found
 
 

@@ -87,13 +87,13 @@ def test_a_growing_file_is_followed_to_its_end(model: Path, video: Path, tmp_pat
     growing.write_bytes(content[: len(content) // 2])
 
     def append() -> None:
-        time.sleep(0.5)
+        time.sleep(0.3)
         with growing.open("ab") as file:
             file.write(content[len(content) // 2 :])
 
     writer = threading.Thread(target=append)
     writer.start()
-    predict_stream(model, str(growing), str(tmp_path / "grown.jsonl"), patience_seconds=3)
+    predict_stream(model, str(growing), str(tmp_path / "grown.jsonl"), patience_seconds=2)
     writer.join()
     predict_stream(model, str(video), str(tmp_path / "whole.jsonl"), patience_seconds=0)
     assert read(tmp_path / "grown.jsonl") == read(tmp_path / "whole.jsonl")
