@@ -161,7 +161,8 @@ def reaches_time(folded: FoldedNetwork, *, every: bool) -> bool:
         if name == "weight" or name.startswith("time.") or folded.plan.options.method == "shift"
     ]
     there = [gradient for gradient in gradients if gradient is not None]
-    complete = len(there) == len(gradients) or not every
+    has_none = folded.plan.options.method == "shift"  # 2D parameters may be unused
+    complete = len(there) == len(gradients) or not every or has_none
     finite = all(bool(gradient.isfinite().all()) for gradient in there)
     return complete and finite and any(gradient.any() for gradient in there)
 

@@ -60,3 +60,29 @@ def test_identity_start_trains_its_kernels(hybrid: Maker) -> None:
     for parameter in axis.parameters():
         assert parameter.grad is not None
         assert parameter.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "exact"),
+    [
+        ({"method": "none"}, True),
+        ({"method": "center"}, True),
+        ({"method": "adapter"}, True),
+        ({"method": "adapter", "adapter_kernel": "s4nd"}, True),
+        ({"method": "attention"}, True),
+        ({"method": "s4nd", "start": "identity"}, True),
+        ({"method": "s4nd"}, False),
+        ({"method": "i3d"}, False),
+        ({"method": "s3d"}, False),
+        ({"method": "shift"}, False),
+    ],
+)
+def test_which_methods_start_as_the_mean_of_the_frames(
+    hybrid: Maker, options: dict[str, Any], exact: bool
+) -> None:
+    network = inflate(hybrid(), num_frames=6, image_size=16, state=8, **options).eval()
+    clip = torch.randn(2, 3, 6, 16, 16)
+    with torch.no_grad():
+        frames = torch.stack([hybrid()(frame) for frame in clip.unbind(2)]).mean(0)
+        same = torch.allclose(network(clip), frames, rtol=1e-4, atol=1e-5)
+    assert same == exact
