@@ -2,10 +2,11 @@
 
 from dataclasses import asdict
 
-from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
-from videopipe.dataset.manifest import VideoRecord
 from videopipe.finetuning.clips import training_clips
 from videopipe.finetuning.recipe import Augmentation
+
+from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
+from videopipe.dataset.manifest import VideoRecord
 
 
 def test_every_setting_reaches_the_transform() -> None:

@@ -66,7 +66,9 @@ def test_loops_report_counts_and_other_text_becomes_messages(
             bar.advance(2, note="1 unreadable")
             bar.advance()
         say("two\nlines")
-        logging.getLogger("a.library").warning("from a library")
+        library = logging.getLogger("a.library")
+        monkeypatch.setattr(library, "handlers", [logging.StreamHandler()])  # to sys.stderr
+        library.warning("from a library")
         sys.stderr.write("without an end")
     found = events(capsys.readouterr().err)
     steps = [event for event in found if event["event"] == "progress"]
