@@ -66,7 +66,7 @@ def main(args: argparse.Namespace) -> int:
     """Evaluate, print the table, write the page."""
     from videopipe.system.lock import locked
     from videopipe.system.processes import connected_processes
-    from videopipe.system.progress import say
+    from videopipe.system.progress import log_line
 
     if args.out.is_file():
         from videopipe.errors import VideopipeError
@@ -75,7 +75,7 @@ def main(args: argparse.Namespace) -> int:
     if not connected_processes().first:
         return _evaluate(args)
     waiting = "waiting for {}, which writes to the same folder"
-    with locked(args.out / ".lock", on_wait=lambda holder: say(waiting.format(holder))):
+    with locked(args.out / ".lock", on_wait=lambda holder: log_line(waiting.format(holder))):
         return _evaluate(args)
 
 
@@ -86,7 +86,7 @@ def _evaluate(args: argparse.Namespace) -> int:
     from videopipe.evaluation.table_text import table_text
     from videopipe.models import load_model
     from videopipe.system.processes import connected_processes
-    from videopipe.system.progress import say
+    from videopipe.system.progress import log_line
 
     scoring, execution = _settings(args)
     network, card = load_model(args.model)
@@ -97,7 +97,7 @@ def _evaluate(args: argparse.Namespace) -> int:
         _is_complete(args, identity, _files(records)) if processes.first else None
     )
     if done:
-        say(f"{args.out} is complete: nothing is left to do")
+        log_line(f"{args.out} is complete: nothing is left to do")
         metrics = read_metrics(args.out)
     else:
         metrics = evaluate_videos(
@@ -119,7 +119,7 @@ def _evaluate(args: argparse.Namespace) -> int:
     if not done:
         write_text(args.out / "table.txt", f"{table_text(metrics, all_classes=True)}\n")
     page = _write_page(args, done=done)
-    say(f"report: {page}")
+    log_line(f"report: {page}")
     return 0
 
 
@@ -238,12 +238,12 @@ def _is_complete(args: argparse.Namespace, identity: dict[str, Any], files: str)
 def _write_page(args: argparse.Namespace, *, done: bool) -> Path:
     from videopipe.report.page import write_page
     from videopipe.report.sections.evaluation import score_section
-    from videopipe.system.progress import say
+    from videopipe.system.progress import log_line
 
     page: Path = args.out / "report" / "report.html"
     if done and page.is_file():
         return page
-    say("writing the report")
+    log_line("writing the report")
     section = score_section("evaluation", f"Evaluation: {args.split}", args.out)
     subtitle = f"{args.model} on {args.data}"
     return write_page(page.parent, f"Evaluation of {args.model.name}", subtitle, [section])

@@ -34,7 +34,7 @@ def main(args: argparse.Namespace) -> int:
     from pretrained_2d import atomic
     from videopipe.errors import VideopipeError
     from videopipe.pipeline.template import inspect_dataset, write_pipeline
-    from videopipe.system.progress import say
+    from videopipe.system.progress import log_line
 
     if Path(args.checkpoint).is_dir() and args.architecture:
         raise VideopipeError(
@@ -52,7 +52,7 @@ def main(args: argparse.Namespace) -> int:
         image_size=args.image_size,
     )
     atomic.write_text(out, text)
-    say(f"{found.layout}: {found.videos} videos, {found.classes} classes")
-    say(f"Next: videopipe validate {out} && videopipe run {out}")
+    log_line(f"{found.layout}: {found.videos} videos, {found.classes} classes")
+    log_line(f"Next: videopipe validate {out} && videopipe run {out}")
     print(out)
     return 0

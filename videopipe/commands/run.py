@@ -45,7 +45,7 @@ def main(args: argparse.Namespace) -> int:
     from videopipe.pipeline.run_log import RunLog
     from videopipe.pipeline.usage import registered
     from videopipe.system.json_progress import emit
-    from videopipe.system.progress import duration, say
+    from videopipe.system.progress import duration, log_line
 
     pipeline = load(args)
     jobs = chosen_jobs(pipeline, args)
@@ -76,7 +76,7 @@ def main(args: argparse.Namespace) -> int:
     made = sum(outcome.state != "cached" for outcome in outcomes)
     page = write_page(log.folder, anew=bool(made))
     took = duration(sum(outcome.seconds for outcome in outcomes))
-    say(
+    log_line(
         f"{pipeline.name}: {made} of {len(outcomes)} results made in {took}"
         if made
         else f"{pipeline.name}: all {len(outcomes)} results were there already (cached)"
@@ -85,24 +85,24 @@ def main(args: argparse.Namespace) -> int:
         print(f"{outcome.job.label}\t{outcome.folder}")
     sys.stdout.flush()
     for line in what_next(outcomes, page, args):
-        say(line)
+        log_line(line)
     return 0
 
 
 def write_page(folder: Path, *, anew: bool = True) -> Path | None:
     """Write the report of the run; a failure is reported and is no error."""
-    from videopipe.system.progress import say
+    from videopipe.system.progress import log_line
 
     page = folder / "report" / "report.html"
     if page.is_file() and not anew:
         return page
     from videopipe.report.write import DAMAGE, write_report
 
-    say("writing the report")
+    log_line("writing the report")
     try:
         return write_report(folder)
     except DAMAGE as error:
-        say(f"no report could be written: {error}")
+        log_line(f"no report could be written: {error}")
         return None
 
 

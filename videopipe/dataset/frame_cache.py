@@ -18,7 +18,7 @@ import numpy as np
 from videopipe.dataset.manifest import Manifest, VideoRecord
 from videopipe.dataset.sampling import Clip, frame_times
 from videopipe.system.pool import Event, Failed, WorkerPool
-from videopipe.system.progress import progress, say
+from videopipe.system.progress import log_line, progress
 from videopipe.video.backends.pyav import PyavDecoder
 from videopipe.video.video import open_video
 
@@ -126,7 +126,7 @@ def _store(todo: list[CacheTask], workers: int, timeout_seconds: float) -> None:
                 total_bytes += event.payload
                 bar.advance(1, f"{total_bytes / 1e6:.0f} MB")
             elif isinstance(event, Failed):
-                say(f"not cached: {event.task.record.path}: {event.reason}")
+                log_line(f"not cached: {event.task.record.path}: {event.reason}")
                 bar.advance(1)
 
 
@@ -143,7 +143,7 @@ def _report_cost(todo: list[CacheTask], timeout_seconds: float) -> None:
         sum(column) for column in zip(*(e.payload for e in answers), strict=True)
     )
     size_megabytes = sizes * all_seconds / tried_seconds / 1e6
-    say(
+    log_line(
         f"caching {len(todo)} videos will take about {size_megabytes:.0f} MB; "
         f"{describe_speed(before / len(answers), after / len(answers))}"
     )

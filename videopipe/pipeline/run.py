@@ -20,7 +20,7 @@ from videopipe.pipeline.results import Results
 from videopipe.pipeline.stage import Inputs, Result
 from videopipe.system.lock import locked
 from videopipe.system.processes import Processes, connected_processes
-from videopipe.system.progress import duration, say
+from videopipe.system.progress import duration, log_line
 
 State = Literal["cached", "done", "resumed"]
 OnState = Callable[[Job, str], None]
@@ -126,14 +126,14 @@ class _Task:
         try:
             if (planned := self._decide()).action == "cached":
                 return self._cached(planned, on_state)
-            with locked(self.results.lock(self.job), on_wait=self._say_waiting):
+            with locked(self.results.lock(self.job), on_wait=self._log_waiting):
                 if (planned := self._decide()).action == "cached":  # made by another process
                     return self._cached(planned, on_state)
                 self.asked.check(self.results)
                 start = time.time()
                 resumes = self._begin(planned)
                 on_state(self.job, "running")
-                say(f"{self.place}: {BEGINNING[planned.action]}: {self.job.record.sentence}")
+                log_line(f"{self.place}: {BEGINNING[planned.action]}: {self.job.record.sentence}")
                 self.processes.share("run")
                 others_wait = not self.job.record.distributed
                 summary = self._run()
@@ -149,9 +149,9 @@ class _Task:
         self.processes.share("complete")
         state: State = "resumed" if resumes else "done"
         outcome = self._outcome(state, seconds)
-        say(f"{self.place}: done in {duration(seconds)}{in_words(summary)}")
+        log_line(f"{self.place}: done in {duration(seconds)}{in_words(summary)}")
         if outcome.failed:
-            say(f"{self.place}: {self._decide().note}")
+            log_line(f"{self.place}: {self._decide().note}")
         on_state(self.job, state)
         return outcome
 
@@ -187,7 +187,7 @@ class _Task:
     def _cached(self, planned: PlannedJob, on_state: OnState) -> Outcome:
         outcome = self._outcome("cached")
         note = f" ({planned.note})" if planned.note else ""
-        say(f"{self.place}: cached{in_words(outcome.summary)}{note}")
+        log_line(f"{self.place}: cached{in_words(outcome.summary)}{note}")
         on_state(self.job, "cached")
         self.processes.share("cached")
         return outcome
@@ -197,8 +197,8 @@ class _Task:
         summary, failed = record.get("summary", {}), record.get("failed", 0)
         return Outcome(self.job, state, self.results.folder(self.job), seconds, summary, failed)
 
-    def _say_waiting(self, holder: str) -> None:
-        say(f"{self.place}: waiting for {holder}, which makes this result")
+    def _log_waiting(self, holder: str) -> None:
+        log_line(f"{self.place}: waiting for {holder}, which makes this result")
 
 
 def _inputs_of(job: Job, results: Results) -> Inputs:

@@ -71,7 +71,7 @@ def run(config: DecodeConfig, inputs: Inputs, out: Path) -> Summary:
     from videopipe.dataset.indexing import PROGRESS_FILE, Inspection, index_dataset
     from videopipe.dataset.layouts.recognise import Division
     from videopipe.dataset.manifest import write_manifest
-    from videopipe.system.progress import say
+    from videopipe.system.progress import log_line
 
     division = Division(
         split=config.split,
@@ -91,9 +91,9 @@ def run(config: DecodeConfig, inputs: Inputs, out: Path) -> Summary:
         folder=out,
         frame_rate=config.frame_rate,
     )
-    say(f"found {manifest.layout}: {len(manifest.records)} videos")
+    log_line(f"found {manifest.layout}: {len(manifest.records)} videos")
     for record in manifest.unusable[:20]:
-        say(f"left out: {record.path}: {record.reason}")
+        log_line(f"left out: {record.path}: {record.reason}")
     _check_losses(config, [record.path for record in manifest.unusable])
     if config.cache == "frames":
         manifest = cache_frames(

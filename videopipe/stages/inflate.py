@@ -33,12 +33,12 @@ class InflateConfig(InflationOptions):
 def run(config: InflateConfig, inputs: Inputs, out: Path) -> Summary:
     """Inflate the backbone; `inflation.json` and `inflation.md` list what became of each layer."""
     from videopipe.inflation.operation import inflate_checkpoint
-    from videopipe.system.progress import say
+    from videopipe.system.progress import log_line
 
     report = inflate_checkpoint(
         inputs["backbone"], out, config.options, num_classes=config.num_classes, seed=config.seed
     )
-    say(report.summary())
+    log_line(report.summary())
     return {
         "method": report.options.method,
         "parameters": report.parameters_after,

@@ -11,12 +11,12 @@ def run(config: PretrainConfig, inputs: Inputs, out: Path) -> Summary:
     from pretrained_2d.images.layouts import find_images
     from pretrained_2d.images.preparation import readable
     from pretrained_2d.pretraining import pretrain
-    from videopipe.system.progress import STEPS, progress, say
+    from videopipe.system.progress import STEPS, log_line, progress
     from videopipe.system.training_bar import TrainingBar
 
     folder = _folder(config, inputs)
     listing = find_images(folder)
-    say(f"{folder}: {listing.describe()}")
+    log_line(f"{folder}: {listing.describe()}")
     total = sum(map(len, listing.splits.values()))
     with progress("checking images", total=total, unit="images") as bar:
         splits = readable(

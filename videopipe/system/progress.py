@@ -54,7 +54,7 @@ def progress(label: str, *, total: float | None = None, unit: str = "items") -> 
         _bars_open -= 1
 
 
-def say(message: str) -> None:
+def log_line(message: str) -> None:
     """One line on stderr, from the first process only."""
     if os.environ.get("RANK", "0") == "0":
         print(message, file=sys.stderr, flush=True)  # noqa: T201 - this is the printing place
@@ -101,7 +101,7 @@ class _LogLines:
         self.show(time.monotonic() - self.start, finished=True)
 
     def show(self, seconds: float, *, finished: bool = False) -> None:
-        say(self.line(seconds, finished=finished))
+        log_line(self.line(seconds, finished=finished))
 
     def line(self, seconds: float, *, finished: bool = False) -> str:
         count = f"{self.done:.0f}" + (f"/{self.total:.0f}" if self.total else "")

@@ -12,7 +12,7 @@ import pytest
 from videopipe import cli
 from videopipe.system import progress as progress_module
 from videopipe.system.json_progress import EVENTS, active, json_on_stderr
-from videopipe.system.progress import progress, say
+from videopipe.system.progress import log_line, progress
 
 PIPELINE = "name: p\nstages:\n  model: {{use: adopt, config: {{checkpoint: {model}}}}}\n"
 
@@ -65,7 +65,7 @@ def test_loops_report_counts_and_other_text_becomes_messages(
             bar.resume(1)
             bar.advance(2, note="1 unreadable")
             bar.advance()
-        say("two\nlines")
+        log_line("two\nlines")
         library = logging.getLogger("a.library")
         monkeypatch.setattr(library, "handlers", [logging.StreamHandler()])  # to sys.stderr
         library.warning("from a library")

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from videopipe.system import progress as module
-from videopipe.system.progress import STEPS, duration, progress, say
+from videopipe.system.progress import STEPS, duration, log_line, progress
 from videopipe.system.training_bar import TrainingBar
 
 
@@ -82,7 +82,7 @@ def test_only_the_first_process_prints(
     monkeypatch.setenv("RANK", "1")
     with progress("decoding", total=1) as bar:
         bar.advance()
-    say("anything")
+    log_line("anything")
     assert capsys.readouterr().err == ""
 
 
