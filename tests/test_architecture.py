@@ -29,7 +29,7 @@ MAY_IMPORT = {
         "videopipe.probing", "videopipe.system",
     },
     "videopipe.system": {"pretrained_2d.training"},
-    "videopipe.video": {"videopipe.system"},
+    "videopipe.video": {"pretrained_2d", "videopipe.system"},
     "videopipe.dataset": {"pretrained_2d", "videopipe.system", "videopipe.video"},
     "videopipe.inflation": {*BELOW_ROOMS, *IMAGES},
     "videopipe.scoring": {
@@ -89,6 +89,7 @@ PLACES = {
     "onnxruntime": ("videopipe/export/",),
     "onnxscript": ("videopipe/export/",),
     "huggingface_hub": ("videopipe/models.py",),
+    "fsspec": ("videopipe/video/sources/",),
     "accelerate": (
         "pretrained_2d/training",
         "videopipe/scoring",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from videopipe.errors import DataError
+from videopipe.video.sources.addresses import is_remote
 
 ESCAPE = re.compile(r"\\x[0-9a-f]{2}")
 # Control characters, backslashes, and the surrogates that stand for bytes that are not UTF-8.
@@ -69,7 +70,12 @@ def _hash(path: str, start: float | None, end: float | None) -> str:
 
 
 def real_path(path: str) -> str:
-    """Absolute, without links and dots in its folders; a file that is a link keeps its own name."""
+    """Absolute, without links and dots in its folders; a file that is a link keeps its own name.
+
+    A URL stays as it is.
+    """
+    if is_remote(path):
+        return path
     folder, name = os.path.split(path)
     if name in ("", ".", ".."):
         folder, name = path, ""

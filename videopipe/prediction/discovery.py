@@ -1,4 +1,4 @@
-"""Find videos: files, folders, patterns, lists, manifests of data sets, paths on standard input.
+"""Find videos: files, folders, patterns, lists, shards, URLs, manifests, paths on standard input.
 
 Every path that a user names becomes a video, also when there is no such file: its row says so.
 Folders that cannot be read are recorded problems, and files that are skipped are counted.
@@ -29,7 +29,9 @@ from videopipe.dataset.video_lists import (
 )
 from videopipe.dataset.video_range import VideoRange
 from videopipe.errors import DataError
+from videopipe.prediction.remote_listing import expand_shard, expand_url
 from videopipe.video.frame_folder import frame_names, is_frame_folder
+from videopipe.video.sources.addresses import TAR_SUFFIX, is_remote, split_member
 
 # Containers that may hold a video. Audio files are among them on purpose: a file without a video
 # stream gets a row that says so, instead of missing from the table.
@@ -56,6 +58,14 @@ class VideoListing:
         ]
         self.problems: list[str] = []  # folders that cannot be read, patterns that match nothing
         self.skipped: Counter[str] = Counter()  # suffix -> files that are not videos
+
+    def accepts(self, path: str) -> bool:
+        """Whether the name is that of a video; others are counted."""
+        suffix = Path(path).suffix.lower()
+        if suffix in MEDIA_SUFFIXES:
+            return True
+        self.skipped[suffix or "(no suffix)"] += 1
+        return False
 
     def __iter__(self) -> Iterator[VideoRange]:
         self.problems.clear()
@@ -133,6 +143,10 @@ def _expand(argument: str | VideoRange, listing: VideoListing) -> Iterator[Video
     elif argument == "-":
         entries = read_paths(sys.stdin.buffer)
         yield from (VideoRange(entry.path) for entry in entries)
+    elif is_remote(argument):
+        yield from expand_url(argument, listing)
+    elif Path(argument).is_file() and Path(argument).suffix.lower() == TAR_SUFFIX:
+        yield from expand_shard(argument, listing)
     elif Path(argument).is_dir():
         if is_frame_folder(Path(argument)):
             yield from _frame_folder(argument, listing)
@@ -163,7 +177,7 @@ def _found(entry: ListEntry, finder: VideoFinder) -> VideoRange:
     if entry.youtube_id:
         path, trimmed = finder.kinetics(entry.youtube_id, entry.start_seconds, entry.end_seconds)
         return VideoRange(str(path)) if trimmed else _range(str(path), entry)
-    if entry.path.startswith("/"):
+    if entry.path.startswith("/") or is_remote(entry.path):
         return _range(path_of_text(entry.path), entry)
     if os.path.exists(entry.path):  # noqa: PTH110 - a Path for each line of a list costs more
         return _range(entry.path, entry)
@@ -179,6 +193,8 @@ def _is_nowhere(argument: str) -> bool:
     """Whether there is no such file, no such pattern, and the name is not that of a video."""
     if argument == "-" or glob.has_magic(argument) or Path(argument).exists():
         return False
+    if is_remote(argument) or split_member(argument) is not None:
+        return False
     return Path(argument).suffix.lower() not in MEDIA_SUFFIXES
 
 
@@ -190,7 +206,9 @@ def _matching(pattern: str, listing: VideoListing) -> Iterator[VideoRange]:
         if Path(match).is_dir():
             inside = _frame_folder if is_frame_folder(Path(match)) else _folder
             yield from inside(match, listing)
-        elif _is_media(match, listing):
+        elif Path(match).suffix.lower() == TAR_SUFFIX:
+            yield from expand_shard(match, listing)
+        elif listing.accepts(match):
             yield VideoRange(match)
 
 
@@ -218,7 +236,7 @@ def _folder(folder: str, listing: VideoListing) -> Iterator[VideoRange]:
     for parent, folders, names in walk_folders(Path(folder), on_error=note):
         folders[:] = (name for name in folders if not _is_hidden(name))
         paths = (str(parent / name) for name in names if not _is_hidden(name))
-        videos = [(path, None) for path in paths if _is_media(path, listing)]
+        videos = [(path, None) for path in paths if listing.accepts(path)]
         found += videos
         if not videos and frame_names(names):
             folders.clear()
@@ -238,14 +256,6 @@ def _is_hidden(name: str) -> bool:
     return name.startswith(".") or name.endswith(".parts")
 
 
-def _is_media(path: str, listing: VideoListing) -> bool:
-    suffix = Path(path).suffix.lower()
-    if suffix in MEDIA_SUFFIXES:
-        return True
-    listing.skipped[suffix or "(no suffix)"] += 1
-    return False
-
-
 def _nothing_found(listing: VideoListing) -> str:
     given = listing.arguments
     names = ", ".join(str(entry) for entry in given[:3]) + (", …" if len(given) > 3 else "")
@@ -260,5 +270,8 @@ def _nothing_found(listing: VideoListing) -> str:
         )
     words += listing.problems[:5]
     words.append("expected video files (.mp4, .avi, .mkv, .webm, …), folders of them, a pattern,")
-    words.append("a list (.txt, .csv, .tsv, .jsonl), or - for paths on standard input")
+    words.append(
+        "a tar shard, URLs (s3://, https://, …), a list (.txt, .csv, .tsv, .jsonl, .parquet),"
+    )
+    words.append("or - for paths on standard input")
     return "\n  ".join(words)

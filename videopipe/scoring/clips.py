@@ -18,6 +18,7 @@ from videopipe.errors import DecodeError
 from videopipe.scoring.frame_reader import FrameReader
 from videopipe.scoring.settings import Scoring
 from videopipe.system.content_id import content_id
+from videopipe.video.sources.local_copy import local_copy
 from videopipe.video.video import open_video
 
 T = TypeVar("T")
@@ -113,7 +114,12 @@ class DecodedClip:
 
 def decode_clips(task: ClipTask) -> Iterator[VideoFacts | DecodedClip]:
     """Facts about the video, then its clips in order; each frame is decoded once."""
-    path, plan = Path(task.source.path), task.plan
+    with local_copy(task.source.path) as path:
+        yield from _decode_file(task, path)
+
+
+def _decode_file(task: ClipTask, path: Path) -> Iterator[VideoFacts | DecodedClip]:
+    plan = task.plan
     content = _identify(path)
     yield VideoFacts(content)
     if path.stat().st_size == 0:

@@ -10,6 +10,8 @@ from videopipe.scoring.scores import ClipAverage, ClipOutput, VideoScores
 from videopipe.scoring.settings import Scoring
 from videopipe.system.pool import Failed
 from videopipe.system.status import VideoStatus
+from videopipe.video.sources.addresses import is_plain
+from videopipe.video.sources.local_copy import is_gone
 
 NOT_FINITE = "the output of the model is not finite (NaN or infinity)"
 NO_FRAME = "no frame was found where the video should have some"
@@ -87,8 +89,10 @@ class VideoAccumulator:
     def _failure(self, failure: _Failure | None) -> VideoScores:
         if failure is None:
             return self._result("error", NO_FRAME)
-        gone = failure.kind == "error" and not os.path.lexists(self.task.source.path)
-        return self._result("missing" if gone else failure.kind, failure.reason)
+        path = self.task.source.path
+        gone = not os.path.lexists(path) if is_plain(path) else is_gone(failure.reason)
+        missing = failure.kind == "error" and gone
+        return self._result("missing" if missing else failure.kind, failure.reason)
 
     def _result(self, status: VideoStatus, reason: str | None, **found: Any) -> VideoScores:
         return VideoScores(

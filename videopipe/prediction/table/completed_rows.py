@@ -1,5 +1,6 @@
 """Rows of earlier runs: which of them are kept, and which videos are predicted again."""
 
+import logging
 import os
 import stat
 from collections import defaultdict
@@ -17,6 +18,11 @@ from videopipe.prediction.table.formats import format_of
 from videopipe.prediction.table.parts import scan_part
 from videopipe.system.content_id import content_id
 from videopipe.system.status import USED
+from videopipe.video.sources.addresses import is_remote, split_member
+from videopipe.video.sources.local_copy import local_copy
+from videopipe.video.sources.remote import describe
+
+log = logging.getLogger(__name__)
 
 STAT_THREADS = 16  # they wait for a network disk, not for a processor
 VIDEOS_PER_CALL = 512
@@ -94,8 +100,12 @@ def find_changed(videos: Iterable[VideoRange], completed: Mapping[str, Completed
 def has_changed(video: VideoRange, entry: CompletedVideo) -> bool:
     """Whether the file of a completed video has other content now.
 
-    Its bytes are compared only when it was modified after its row was written.
+    Its bytes are compared only when it was modified after its row was written. Of an object behind
+    a URL the time decides; one that could not be read is tried again.
     """
+    shard = split_member(video.path)
+    if shard is not None or is_remote(video.path):
+        return _has_changed_elsewhere(video.path, shard[0] if shard else video.path, entry)
     try:
         status = os.stat(video.path)  # noqa: PTH116 - a million times; Path costs more
     except (OSError, ValueError):
@@ -107,6 +117,24 @@ def has_changed(video: VideoRange, entry: CompletedVideo) -> bool:
     try:
         return content_id(Path(video.path)) != entry.content_id
     except OSError:
+        return False
+
+
+def _has_changed_elsewhere(path: str, stored_in: str, entry: CompletedVideo) -> bool:
+    """As `has_changed`, of an object or of a member of a shard; no answer means no change."""
+    try:
+        if is_remote(stored_in):
+            if entry.content_id is None:
+                return True
+            modified_at = describe(stored_in).modified_at
+            return modified_at is not None and modified_at > entry.written_at
+        status = Path(stored_in).stat()
+        if max(status.st_mtime, status.st_ctime) <= entry.written_at:
+            return False
+        with local_copy(path) as copy:
+            return content_id(copy) != entry.content_id
+    except Exception as error:  # noqa: BLE001 - every driver has its own kinds of errors
+        log.debug("%s: cannot be asked whether it changed (%s)", stored_in, error)
         return False
 
 

@@ -1,0 +1,73 @@
+"""Members of tar files (WebDataset shards): which there are, and where their bytes lie."""
+
+import json
+import tarfile
+from functools import lru_cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import IO
+
+from pretrained_2d.atomic import write_text
+from videopipe.errors import DataError
+from videopipe.video.sources.addresses import is_remote
+from videopipe.video.sources.remote import describe, file_system, retried
+from videopipe.video.sources.scratch import scratch_folder
+
+Members = dict[str, tuple[int, int]]  # name -> (first byte, size in bytes)
+HEADER_READ_BYTES = 16 * 2**10
+
+
+def members_of(shard: str) -> Members:
+    """The files in a shard in their order; only headers are read."""
+    if is_remote(shard):
+        version = retried(shard, lambda: describe(shard).version)
+        return _remote_members(shard, version)
+    try:
+        status = Path(shard).stat()
+        return _local_members(shard, status.st_size, status.st_mtime_ns)
+    except OSError as error:
+        raise DataError(f"{shard}: the shard cannot be read ({error.strerror})") from None
+
+
+@lru_cache(8)
+def _local_members(shard: str, _size: int, _changed: int) -> Members:
+    with Path(shard).open("rb") as file:
+        return _index(shard, file)
+
+
+@lru_cache(8)
+def _remote_members(shard: str, version: tuple[str, ...]) -> Members:
+    """Found once by a request for each header, and kept for the other processes."""
+    digest = blake2b(repr((shard, version)).encode(), digest_size=12).hexdigest()
+    index = scratch_folder() / "indexes" / f"{digest}.json"
+    try:
+        return {name: (start, size) for name, start, size in json.loads(index.read_text())}
+    except (OSError, ValueError):
+        pass
+
+    def scan() -> Members:
+        driver, path = file_system(shard)
+        block = {"block_size": HEADER_READ_BYTES, "cache_type": "readahead"}
+        with driver.open(path, "rb", **block) as file:
+            return _index(shard, file)
+
+    members = retried(shard, scan)
+    index.parent.mkdir(exist_ok=True)
+    write_text(index, json.dumps([[name, *place] for name, place in members.items()]))
+    return members
+
+
+def _index(shard: str, file: IO[bytes]) -> Members:
+    found: Members = {}
+    try:
+        with tarfile.open(fileobj=file, mode="r:") as tar:
+            for member in tar:
+                if member.isreg() and not member.issparse():
+                    found[member.name] = member.offset_data, member.size
+                tar.members.clear()  # type: ignore[attr-defined]  # else it keeps every header
+    except tarfile.TarError as error:
+        raise DataError(
+            f"{shard}: not an uncompressed tar file, or damaged after {len(found)} members "
+            f"({error}); members of compressed shards cannot be addressed"
+        ) from None
+    return found
