@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 SUMMARY = "predict the classes of videos: files, folders or lists in, one table out, resumable"
 PATHS_HELP = (
-    "videos, folders, patterns, lists (.txt, .csv, .tsv, .jsonl, .parquet, .arrow), - for paths on "
-    "stdin"
+    "videos, folders, patterns, tar shards, URLs (s3://, https://, …) of any of these, lists (.txt, "
+    ".csv, .tsv, .jsonl, .parquet, .arrow), - for paths on stdin"
 )
 EXAMPLES = """  videopipe predict MODEL videos/ --out predictions.parquet
   videopipe predict MODEL 'day*/*.mp4' extra.mkv --out predictions.csv --top-k 3
@@ -23,6 +23,7 @@ EXAMPLES = """  videopipe predict MODEL videos/ --out predictions.parquet
   videopipe predict MODEL ranges.csv --out ranges.parquet
   videopipe predict MODEL match.mp4 --windows --stride-seconds 0.5 --out match.csv
   ffmpeg -i rtsp://… -f mpegts - | videopipe predict CAUSAL_MODEL - --stream --out -
+  videopipe predict MODEL 's3://bucket/day*/*.mp4' shards/films-00.tar --out all.parquet
   find / -name '*.mp4' | videopipe predict MODEL - --out all.parquet --timeout-seconds 30
   accelerate launch --num_processes 8 -m videopipe predict MODEL videos/ --out all.parquet
 
