@@ -2,10 +2,12 @@
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from videopipe.commands.arguments import add_old_name, add_progress_argument
+from videopipe.commands.timeline_options import add_timeline, prepare_timelines, write_all
 from videopipe.scoring.settings import Decoder
 
 if TYPE_CHECKING:
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "predict the classes of videos: files, folders or lists in, one table out, resumable"
 PATHS_HELP = (
-    "videos, folders, patterns, tar shards, URLs (s3://, https://, …) of any of these, lists (.txt, "
+    "videos, folders, patterns, tar shards, URLs (s3://, https://, …) of these, lists (.txt, "
     ".csv, .tsv, .jsonl, .parquet, .arrow), - for paths on stdin"
 )
 EXAMPLES = """  videopipe predict MODEL videos/ --out predictions.parquet
@@ -22,6 +24,7 @@ EXAMPLES = """  videopipe predict MODEL videos/ --out predictions.parquet
   videopipe predict MODEL list.txt --out scores.jsonl --scores --embeddings
   videopipe predict MODEL ranges.csv --out ranges.parquet
   videopipe predict MODEL match.mp4 --windows --stride-seconds 0.5 --out match.csv
+  videopipe predict MODEL match.mp4 --out match.parquet --timeline match.vtt --timeline match.svg
   ffmpeg -i rtsp://… -f mpegts - | videopipe predict CAUSAL_MODEL - --stream --out -
   videopipe predict MODEL 's3://bucket/day*/*.mp4' shards/films-00.tar --out all.parquet
   find / -name '*.mp4' | videopipe predict MODEL - --out all.parquet --timeout-seconds 30
@@ -65,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="step from window to window (default: no overlap)",
     )  # fmt: skip
 
+    add_timeline(parser)
     sampling = add_sampling(parser)
     sampling.add_argument("--average", choices=("logits", "probabilities"), default="logits")
     add_execution(parser)
@@ -135,15 +139,24 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Fill the table and report the number of rows."""
+    """Fill the table and report the number of rows; then write the timelines."""
     if args.stream:
         return _stream(args)
     prepare_decoders()
-    return fill_table(_request(args), args)
+    if not args.timeline:
+        return fill_table(_request(args), args)
+    settings = prepare_timelines(args)
+    request = _request(args)
+    return fill_table(request, args, then=lambda: write_all(args, request.out, settings))
 
 
-def fill_table(request: "TableRequest", args: argparse.Namespace) -> int:
-    """Fill the table of a request, report the number of rows; -> exit code."""
+def fill_table(
+    request: "TableRequest", args: argparse.Namespace, then: Callable[[], None] | None = None
+) -> int:
+    """Fill the table of a request, report the number of rows; -> exit code.
+
+    The process that completes the table calls `then`.
+    """
     from videopipe.prediction.operation import predict_table
     from videopipe.prediction.table.summary import num_scored
 
@@ -151,6 +164,8 @@ def fill_table(request: "TableRequest", args: argparse.Namespace) -> int:
     if summary is None:  # another process completes the table
         return 0
     _report(str(request.out), summary)
+    if then is not None:
+        then()
     if not num_scored(summary):
         return 1
     return 1 if args.strict and (summary["not_ok"] or summary["problems"]) else 0

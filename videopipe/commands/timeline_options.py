@@ -1,0 +1,89 @@
+"""`predict --timeline`: its options, and the files it writes after the table."""
+
+import argparse
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from videopipe.prediction.timeline.segments import TimelineSettings
+    from videopipe.prediction.timeline.timeline_table import VideoTimeline
+
+
+def add_timeline(parser: argparse.ArgumentParser) -> None:
+    """`--timeline` and its settings."""
+    group = parser.add_argument_group("timelines: windows merged into (start, end, label, score)")
+    group.add_argument(
+        "--timeline", action="append", default=[], metavar="FILE",
+        help="write intervals: .parquet, .csv, .jsonl or .arrow rows, .json, subtitles (.srt, "
+             ".vtt) or a picture (.svg), one of these per video; implies --windows and --scores, "
+             "and a step of half a clip; repeatable",
+    )  # fmt: skip
+    group.add_argument(
+        "--smooth-seconds", type=float, metavar="SECONDS",
+        help="width of the smoothing (default: the length of a clip; 0: none)",
+    )  # fmt: skip
+    group.add_argument(
+        "--on", type=float, default=0.5, metavar="P",
+        help="an interval must reach this probability (0.5)",
+    )  # fmt: skip
+    group.add_argument(
+        "--off", type=float, default=0.3, metavar="P",
+        help="an interval ends where its class falls below this probability (0.3)",
+    )  # fmt: skip
+    group.add_argument(
+        "--min-seconds", type=float, default=0.0, metavar="SECONDS",
+        help="leave out shorter intervals (0)",
+    )  # fmt: skip
+
+
+def prepare_timelines(args: argparse.Namespace) -> "TimelineSettings":
+    """The settings, from the options and the model; sets the windows that they need."""
+    from pretrained_2d.checkpoints.folder import read_card
+    from videopipe.errors import ConfigError
+    from videopipe.prediction.timeline.segments import TimelineSettings
+    from videopipe.prediction.timeline.timeline_files import check_names
+    from videopipe.scoring.settings import Scoring
+
+    check_names(Path(name) for name in args.timeline)
+    try:
+        shape = Scoring(num_frames=args.num_frames, clip_seconds=args.clip_seconds)
+        clip_seconds = shape.clip_shape(read_card(Path(args.model)))[1]
+        args.windows = args.scores = True
+        args.stride_seconds = args.stride_seconds or clip_seconds / 2
+        smooth = clip_seconds if args.smooth_seconds is None else args.smooth_seconds
+        return TimelineSettings(
+            smooth_seconds=smooth, on=args.on, off=args.off, min_seconds=args.min_seconds
+        )
+    except ValueError as error:
+        raise ConfigError([str(error)]) from None
+
+
+def write_all(args: argparse.Namespace, table: Path, settings: "TimelineSettings") -> None:
+    """Every file that was asked for, from the complete table."""
+    from pretrained_2d.checkpoints.folder import read_card
+    from videopipe.prediction.timeline.timeline_files import write_timelines
+    from videopipe.prediction.timeline.timeline_table import read_timelines
+
+    labels = read_card(Path(args.model)).labels
+    videos = segments = 0
+    for one in read_timelines(table, labels, settings):
+        videos, segments = videos + 1, segments + len(one.segments)
+    print(f"{segments} intervals in {videos} videos; {_words(settings)}", file=sys.stderr)
+    for name in args.timeline:
+        timelines = read_timelines(table, labels, settings)
+        write_timelines(Path(name), timelines, settings, one_video=videos == 1, draw=_draw)
+        print(name)
+
+
+def _draw(one: "VideoTimeline", settings: "TimelineSettings") -> str:
+    from videopipe.dataset.video_range import text_as_path
+    from videopipe.report.timeline_strip import timeline_svg
+
+    path = text_as_path(one.path)
+    return timeline_svg(path, one.duration_seconds, one.segments, _words(settings))
+
+
+def _words(settings: "TimelineSettings") -> str:
+    return ", ".join(f"{name} {value:g}" for name, value in asdict(settings).items())

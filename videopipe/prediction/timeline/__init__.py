@@ -1,0 +1,1 @@
+"""Windows of a video as intervals: (start, end, label, score)."""

@@ -1,0 +1,94 @@
+"""Merge the scores of windows into intervals, by smoothing and two thresholds."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimelineSettings:
+    """How windows become intervals.
+
+    The score of a class at a time is the mean over windows whose centres lie within half of
+    `smooth_seconds`, near ones counting more. An interval is a stretch in which one class is the
+    most probable one and stays at or above `off`; it must reach `on` somewhere, and last for
+    `min_seconds`.
+    """
+
+    smooth_seconds: float
+    on: float = 0.5
+    off: float = 0.3
+    min_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("smooth_seconds", "min_seconds"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected 0 or more seconds")
+        if not 0 < self.off <= self.on <= 1:
+            raise ValueError(
+                f"the thresholds are on {self.on} and off {self.off}; expected 0 < off ≤ on ≤ 1"
+            )
+
+
+class Segment(NamedTuple):
+    """An interval of a video with one label; the score is the mean over the interval."""
+
+    start_seconds: float
+    end_seconds: float
+    label: str
+    score: float
+
+
+def find_segments(
+    starts: Sequence[float],
+    ends: Sequence[float],
+    scores: Floats,
+    labels: Sequence[str],
+    settings: TimelineSettings,
+) -> list[Segment]:
+    """The intervals of one video; `scores` are (windows, classes), windows in order of time.
+
+    A window speaks for the times that are nearer to its centre than to any other; the first and the
+    last also for the ends of the video.
+    """
+    if not len(starts):
+        return []
+    centres = (np.asarray(starts) + np.asarray(ends)) / 2
+    middles = (centres[1:] + centres[:-1]) / 2
+    bounds = np.concatenate(([starts[0]], middles, [max(ends)]))  # (windows + 1,)
+    smooth = _smoothed(centres, scores, settings.smooth_seconds)
+    best = smooth.argmax(1)
+    height = smooth.max(1)
+    kind = np.where(height >= settings.off, best, -1)
+    cuts = np.flatnonzero(np.diff(kind)) + 1
+    found = []
+    for first, last in zip([0, *cuts], [*cuts, len(kind)], strict=True):
+        seconds = np.diff(bounds[first : last + 1])
+        if kind[first] < 0 or height[first:last].max() < settings.on:
+            continue
+        if seconds.sum() <= 0 or seconds.sum() < settings.min_seconds:
+            continue
+        score = float((height[first:last] * seconds).sum() / seconds.sum())
+        times = float(bounds[first]), float(bounds[last])
+        found.append(Segment(*times, labels[int(kind[first])], round(score, 6)))
+    return found
+
+
+def _smoothed(centres: Floats, scores: Floats, seconds: float) -> Floats:
+    """A mean with triangular weights; one window for `seconds` of 0."""
+    if seconds == 0:
+        return scores
+    smooth = np.empty_like(scores, np.float64)
+    reach = seconds / 2
+    first = np.searchsorted(centres, centres - reach)
+    last = np.searchsorted(centres, centres + reach, side="right")
+    for number, centre in enumerate(centres):
+        near = slice(first[number], last[number])
+        weights = 1 - np.abs(centres[near] - centre) / reach
+        smooth[number] = weights @ scores[near] / weights.sum()
+    return smooth

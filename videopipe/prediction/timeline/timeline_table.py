@@ -1,0 +1,60 @@
+"""The timelines of a finished table of windows, read one video at a time."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from videopipe.prediction.table.parts import scan_part
+from videopipe.prediction.table.table_format import vectors_of
+from videopipe.prediction.timeline.segments import Segment, TimelineSettings, find_segments
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("path", pa.string()),
+        ("start_seconds", pa.float64()),
+        ("end_seconds", pa.float64()),
+        ("duration_seconds", pa.float64()),
+        ("scores", pa.list_(pa.float32())),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class VideoTimeline:
+    """The intervals of one video; none where nothing was sure, or where it failed."""
+
+    id: str
+    path: str
+    duration_seconds: float | None
+    segments: list[Segment]
+
+
+def read_timelines(
+    table: Path, labels: Sequence[str] | None, settings: TimelineSettings
+) -> Iterator[VideoTimeline]:
+    """The timeline of every video of a table with windows and scores, in its order."""
+    for id_, group in groupby(_rows(table), key=lambda row: row["id"]):
+        rows = list(group)
+        used = [row for row in rows if row["scores"] is not None]
+        segments: list[Segment] = []
+        if used:
+            scores = np.stack([row["scores"] for row in used]).astype(np.float64)
+            names = labels or [str(number) for number in range(scores.shape[1])]
+            starts = [row["start_seconds"] for row in used]
+            ends = [row["end_seconds"] for row in used]
+            segments = find_segments(starts, ends, scores, names, settings)
+        yield VideoTimeline(id_, rows[0]["path"], rows[0]["duration_seconds"], segments)
+
+
+def _rows(table: Path) -> Iterator[dict[str, Any]]:
+    names = SCHEMA.names[:-1]
+    for _, group in scan_part(table, SCHEMA):
+        columns = [group[name].to_pylist() for name in names]
+        for *values, scores in zip(*columns, vectors_of(group["scores"]), strict=True):
+            yield {**dict(zip(names, values, strict=True)), "scores": scores}
