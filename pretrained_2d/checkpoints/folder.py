@@ -33,10 +33,13 @@ def save_checkpoint(folder: Path, model: nn.Module, card: ModelCard) -> None:
         name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()
     }
     weights = save(_untied(state), metadata={"format": "pt"})
+    described = asdict(card)
+    if not card.multi_label:
+        del described["multi_label"]  # cards stay as earlier versions wrote and read them
     content = {
         "format": FORMAT,
         "version": VERSION,
-        **asdict(card),
+        **described,
         "weights": {"file": WEIGHTS, "sha256": hashlib.sha256(weights).hexdigest()},
     }
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"

@@ -169,7 +169,8 @@ def write_table(path: Path, manifest: "Manifest", findings: "list[HealthFinding]
         kinds.setdefault(finding.path, []).append(finding.kind)
     rows: list[dict[str, Any]] = []
     for record in manifest.records:
-        label = "" if record.label is None else manifest.labels[record.label]
+        numbers = record.labels or (() if record.label is None else (record.label,))
+        label = ";".join(manifest.labels[number] for number in numbers)
         found = "; ".join(kinds.get(record.path, ()))
         described = {"label": label, "findings": found, "reason": printable(record.reason)}
         rows.append(asdict(record) | described)

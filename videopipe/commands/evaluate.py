@@ -187,7 +187,7 @@ def _identity(args: argparse.Namespace, scoring: Any, records: Any, labels: Any)
     from videopipe.pipeline.fingerprint import fingerprint
     from videopipe.system.content_id import content_id
 
-    videos = [[r.path, r.label, r.start_seconds, r.end_seconds] for r in records]
+    videos = [[r.path, r.labels or r.label, r.start_seconds, r.end_seconds] for r in records]
     return {
         "model": content_id(args.model / CARD),  # the card holds the digest of the weights
         "scoring": asdict(scoring),

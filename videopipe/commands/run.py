@@ -139,6 +139,13 @@ def accuracies(outcomes: "list[Outcome]") -> list[str]:
     lines = []
     for outcome in outcomes:
         found = outcome.summary
+        if "mean_average_precision" in found:
+            low, high = found["interval"]
+            lines.append(
+                f"{outcome.job.label}: mean average precision "
+                f"{found['mean_average_precision']:.1%} over {found['videos']} videos, "
+                f"95 % interval {low:.1%} to {high:.1%}"
+            )
         if "interval" in found and "top1" in found:
             low, high = found["interval"]
             lines.append(

@@ -29,6 +29,7 @@ class VideoRecord:
 
     path: str
     label: int | None = None  # index in the labels of the manifest
+    labels: tuple[int, ...] | None = None  # of multi-label data, instead of `label`; may be empty
     split: str | None = None  # "train", "val", "test" or "unused"
     group: str | None = None  # the film, person or recording it was cut from
     start_seconds: float | None = None  # of a range of the file
@@ -55,6 +56,11 @@ class VideoRecord:
         return self.status in USABLE
 
     @property
+    def labelled(self) -> bool:
+        """Whether it is known what it shows; multi-label data may show none of the classes."""
+        return self.label is not None or self.labels is not None
+
+    @property
     def given_rate(self) -> float | None:
         """The frame rate of a folder of frames, which the user gave; None for files."""
         return self.frame_rate if self.codec == FRAMES else None
@@ -79,6 +85,11 @@ class Manifest:
     layout: str = ""  # the recognised layout, for the user
     depth: str = ""  # of the inspection: "", "header", "sampled" or "full"
     extra: tuple[str, ...] = field(default=())  # files that are in no list
+
+    @property
+    def multi_label(self) -> bool:
+        """Whether each class is there or not on its own."""
+        return any(record.labels is not None for record in self.records)
 
     @property
     def unusable(self) -> tuple[VideoRecord, ...]:
@@ -151,6 +162,8 @@ def record_from(row: dict[str, Any], root: Path, folder: Path) -> VideoRecord:
     record = VideoRecord(**{name: value for name, value in row.items() if name in _NAMES})
     if row.get("status") == FAILED_BEFORE:
         record = replace(record, status="error")
+    if record.labels is not None:
+        record = replace(record, labels=tuple(record.labels))
     cached = record.frames_path
     return replace(
         record,

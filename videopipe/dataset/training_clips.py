@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
+import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
@@ -17,8 +18,10 @@ from videopipe.video.video import open_video
 Sampling = Literal["random", "center"]
 
 
-class ClipDataset(Dataset[tuple[Tensor, int]]):
+class ClipDataset(Dataset[tuple[Tensor, int | Tensor]]):
     """One clip per video: `dataset[Sample(item, epoch, repeat)]` -> (clip, label).
+
+    The label of multi-label data is a vector of `num_classes` zeros and ones.
 
     The clip is uint8 (channels, time, height, width) and depends only on the seed, the epoch, the
     item and the repeat. Videos that are known to be unreadable are not in the data set; they are
@@ -37,10 +40,11 @@ class ClipDataset(Dataset[tuple[Tensor, int]]):
         short: ShortPolicy = "repeat_last",
         backend: str = "auto",
         short_side: int | None = None,
+        num_classes: int | None = None,
     ) -> None:
         self.left_out = tuple(record for record in records if not record.usable)
         self.records = tuple(record for record in records if record.usable)
-        unlabelled = [record.path for record in self.records if record.label is None]
+        unlabelled = [record.path for record in self.records if not record.labelled]
         if unlabelled:
             raise DataError(f"{len(unlabelled)} videos have no label, first {unlabelled[0]}")
         if sampling not in ("random", "center"):
@@ -49,6 +53,7 @@ class ClipDataset(Dataset[tuple[Tensor, int]]):
         self.sampling, self.short = sampling, short
         self.transform, self.seed = transform, seed
         self.backend = backend
+        self.num_classes = num_classes
         # The decoder scales down to the largest size that the transform uses.
         largest = getattr(transform, "short_side", None)
         self.short_side = largest[-1] if short_side is None and largest else short_side
@@ -56,15 +61,25 @@ class ClipDataset(Dataset[tuple[Tensor, int]]):
     def __len__(self) -> int:
         return len(self.records)
 
-    def __getitem__(self, index: Sample | int) -> tuple[Tensor, int]:
+    def __getitem__(self, index: Sample | int) -> tuple[Tensor, int | Tensor]:
         sample = index if isinstance(index, Sample) else Sample(int(index))
         record = self.records[sample.item]
         with seeded(self.seed, sample.epoch, sample.item, sample.repeat):
             frames = self._frames(record, random.random())
             if self.transform is not None:
                 frames = self.transform(frames)
-        assert record.label is not None
-        return frames.movedim(1, 0).contiguous(), record.label
+        return frames.movedim(1, 0).contiguous(), self._target(record)
+
+    def _target(self, record: VideoRecord) -> int | Tensor:
+        """The number of its class; of multi-label data 1 for each of its classes, else 0."""
+        if record.label is not None:
+            return record.label
+        assert record.labels is not None
+        if self.num_classes is None:
+            raise ValueError("multi-label videos need num_classes")
+        target = torch.zeros(self.num_classes)  # (classes,)
+        target[list(record.labels)] = 1.0
+        return target
 
     def _frames(self, record: VideoRecord, fraction: float) -> Tensor:
         path = Path(record.frames_path or record.path)

@@ -22,12 +22,22 @@ from videopipe.errors import DataError
 LIST_SUFFIXES = frozenset({".csv", ".tsv", ".jsonl", ".txt", ".lst", ".list"}) | ARROW_SUFFIXES
 PATH_COLUMNS = ("path", "video", "video_path", "file", "filename", "file_name")
 LABEL_COLUMNS = ("label", "class", "class_name", "category")
+SEVERAL_LABELS = "labels"  # the column of multi-label data
+LABEL_SEPARATORS = re.compile(r"[;|]")
 START_COLUMNS = ("start_seconds", "start", "time_start")
 RATE_COLUMNS = ("frame_rate", "fps")
 END_COLUMNS = ("end_seconds", "end", "time_end")
 KINETICS_COLUMN = "youtube_id"
 NAMED_COLUMNS = frozenset(
-    (*PATH_COLUMNS, *LABEL_COLUMNS, *START_COLUMNS, *END_COLUMNS, *RATE_COLUMNS, "split")
+    (
+        *PATH_COLUMNS,
+        *LABEL_COLUMNS,
+        *START_COLUMNS,
+        *END_COLUMNS,
+        *RATE_COLUMNS,
+        "split",
+        SEVERAL_LABELS,
+    )
 )
 
 csv.field_size_limit(sys.maxsize)  # 131,072 characters by default
@@ -45,6 +55,7 @@ class ListEntry:
     end_seconds: float | None = None
     youtube_id: str | None = None
     frame_rate: float | None = None  # of a folder of frames
+    labels: tuple[str, ...] | None = None  # of multi-label data; may be empty
 
 
 def read_list(file: Path) -> tuple[str, Iterator[ListEntry]]:
@@ -175,16 +186,43 @@ def _table_entries(
                 f"{where}: {start} to {end} seconds is not a range; expected 0 ≤ start < end"
             )
         label, split = _value(row, LABEL_COLUMNS), _value(row, ("split",))
+        labels = _several_labels(where, row, label)
         yield ListEntry(
             number,
             path or "",
-            label.strip() if isinstance(label, str) else label,
+            None if labels is not None else label.strip() if isinstance(label, str) else label,
             None if split is None else str(split).strip(),
             start,
             end,
             None if youtube_id is None else str(youtube_id).strip(),
             _rate(where, row),
+            labels,
         )
+
+
+def _several_labels(where: str, row: Mapping[str, Any], label: Any) -> tuple[str, ...] | None:
+    """The labels of a row of multi-label data: a list, or text with ; or | between them.
+
+    None for a row with one label. A row of multi-label data may have no label at all.
+    """
+    given = label if isinstance(label, list | tuple) else row.get(SEVERAL_LABELS)
+    if SEVERAL_LABELS not in row and not isinstance(label, list | tuple):
+        return None
+    if label is not None and given is not label:
+        raise DataError(
+            f"{where}: both 'labels' and one label ({label!r}); expected the column 'labels' for "
+            "data with several labels per video, else a column 'label'"
+        )
+    if given is None:
+        return ()
+    if isinstance(given, str):
+        given = LABEL_SEPARATORS.split(given)
+    if isinstance(given, int):
+        given = [given]
+    if not isinstance(given, list | tuple) or not all(isinstance(one, str | int) for one in given):
+        raise DataError(f"{where}: labels are {given!r}; expected a list such as ['run', 'jump']")
+    names = (str(one).strip() for one in given)
+    return tuple(dict.fromkeys(name for name in names if name))
 
 
 def _value(row: Mapping[str, Any], names: Sequence[str]) -> Any:

@@ -6,7 +6,7 @@ for bit.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,7 @@ def score_with(
     With several processes each scores its share, and all of them get the whole table.
     """
     classes = card.labels or tuple(labels)
-    targets = [class_of(record, labels, classes) for record in records]
+    targets = targets_of(records, labels, classes)
     processes = connected_processes()
     own = range(processes.rank, len(records), processes.count)
     scored: dict[int, VideoScores] = {}
@@ -92,7 +92,7 @@ def score_with(
     return ScoreTable(
         labels=tuple(classes),
         paths=tuple(printable(record.path) for record in records),
-        targets=np.array(targets, dtype=np.int64),
+        targets=targets,
         clips=np.array([row.num_clips for row in rows], dtype=np.int64),
         scores=_stack((row.probabilities for row in rows), len(classes)),
         reasons=tuple(row.reason or "" for row in rows),
@@ -113,6 +113,14 @@ def check_classes(
         raise DataError(
             "the model is an encoder without a classifying layer; fine-tune or probe it first"
         )
+    multi_label = any(record.labels is not None for record in records)
+    if multi_label != card.multi_label:
+        kinds = ("one label per video", "several labels per video")
+        raise DataError(
+            f"the data has {kinds[multi_label]}, but the model was trained on data with "
+            f"{kinds[card.multi_label]}, so its scores mean something else. Fine-tune it on such "
+            "data first"
+        )
     if card.labels is None:
         if outputs != len(labels):
             raise DataError(
@@ -120,7 +128,8 @@ def check_classes(
                 f"has {len(labels)} classes. Fine-tune it on these classes first"
             )
         return
-    shown = {labels[record.label] for record in records if record.label is not None}
+    numbers = {n for r in records for n in (r.labels or () if r.label is None else (r.label,))}
+    shown = {labels[number] for number in numbers}
     if unknown := sorted(shown - set(card.labels)):
         raise DataError(
             f"{len(unknown)} of the {len(shown)} classes of the videos are not classes of the "
@@ -154,6 +163,25 @@ def check_failed(
         + "; ".join(f"{reason} ({count} videos)" for reason, count in counts)
         + f". First: {failed[0][0]}. Make the videos readable, or raise max_failed"
     )
+
+
+def targets_of(
+    records: Sequence[VideoRecord], labels: Sequence[str], classes: Sequence[str]
+) -> np.ndarray:
+    """(videos,) class numbers; of multi-label data (videos, classes) booleans."""
+    if not any(record.labels is not None for record in records):
+        targets = [class_of(record, labels, classes) for record in records]
+        return np.array(targets, dtype=np.int64)
+    shown = np.zeros((len(records), len(classes)), dtype=bool)
+    for row, record in enumerate(records):
+        if record.labels is None:
+            raise DataError(
+                f"{record.path} has no list of labels, others of the data have; expected a column "
+                "'labels' for every video"
+            )
+        for label in record.labels:
+            shown[row, class_of(replace(record, label=label), labels, classes)] = True
+    return shown
 
 
 def class_of(record: VideoRecord, labels: Sequence[str], classes: Sequence[str]) -> int:

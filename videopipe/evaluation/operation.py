@@ -11,8 +11,10 @@ from torch import nn
 from pretrained_2d.checkpoints.card import ModelCard
 from videopipe.dataset.manifest import VideoRecord
 from videopipe.dataset.notation import describe_sampling, typical_rate
+from videopipe.errors import DataError
 from videopipe.evaluation.context import describe_model, describe_protocol
 from videopipe.evaluation.labelled import Journal, check_classes, check_failed, score_records
+from videopipe.evaluation.multi_label import measure_multi_label
 from videopipe.evaluation.score_table import Metrics, measure, write_evaluation
 from videopipe.evaluation.temporal_resolution import resolution_table
 from videopipe.scoring.settings import Execution, Scoring
@@ -62,6 +64,8 @@ def evaluate_videos(
         )  # fmt: skip
     check_table = partial(check_failed, max_failed=max_failed)
     check_table(table)
+    if table.multi_label and frame_rates:
+        raise DataError("frame_rates compare accuracies, which multi-label data does not have")
     resolutions = resolution_table(
         network, card, records, labels,
         frame_rates=frame_rates, clip_lengths=clip_lengths,
@@ -69,7 +73,7 @@ def evaluate_videos(
         check=check_table,
     )  # fmt: skip
     metrics = {
-        **measure(table),
+        **(measure_multi_label(table) if table.multi_label else measure(table)),
         **describe_model(network, card),
         **describe_protocol(card, split),
         "split": split,

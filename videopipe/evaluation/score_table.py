@@ -40,7 +40,7 @@ class ScoreTable:
 
     labels: tuple[str, ...]  # names of the classes
     paths: tuple[str, ...]
-    targets: Integers  # (videos,) true class
+    targets: Any  # (videos,) true class; of multi-label data (videos, classes) booleans
     clips: Integers  # (videos,) clips that were averaged
     scores: Floats  # (videos, classes) probabilities in float32; NaN where the video failed
     reasons: tuple[str, ...]  # why a video has no scores, or what is wrong with its file
@@ -59,6 +59,11 @@ class ScoreTable:
             object.__setattr__(self, "statuses", statuses)
         if not self.recordings:
             object.__setattr__(self, "recordings", self.paths)
+
+    @property
+    def multi_label(self) -> bool:
+        """Whether each class is there or not on its own."""
+        return bool(self.targets.ndim == 2)
 
     @property
     def readable(self) -> Booleans:
@@ -136,8 +141,7 @@ def write_scores(path: Path, table: ScoreTable) -> None:
     columns: dict[str, Any] = {
         "path": list(table.paths),
         "recording": list(table.recordings),
-        "label": pa.array(table.targets.tolist(), pa.int64()),
-        "label_name": [table.labels[target] for target in table.targets],
+        **_target_columns(table),
         "status": list(table.statuses),
         "reason": list(table.reasons),
         "clips": pa.array(table.clips.tolist(), pa.int64()),
@@ -148,6 +152,35 @@ def write_scores(path: Path, table: ScoreTable) -> None:
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table(columns), sink)
     write_bytes(path, sink.getvalue().to_pybytes())
+
+
+def _target_columns(table: ScoreTable) -> dict[str, Any]:
+    """The columns label and label_name; of multi-label data they hold lists."""
+    import pyarrow as pa
+
+    if not table.multi_label:
+        return {
+            "label": pa.array(table.targets.tolist(), pa.int64()),
+            "label_name": [table.labels[target] for target in table.targets],
+        }
+    shown = [np.flatnonzero(row).tolist() for row in table.targets]
+    names = [[table.labels[i] for i in row] for row in shown]
+    return {
+        "label": pa.array(shown, pa.list_(pa.int64())),
+        "label_name": pa.array(names, pa.list_(pa.string())),
+    }
+
+
+def _targets(column: Any, num_classes: int) -> Any:
+    """The targets of a stored column label."""
+    import pyarrow as pa
+
+    if not pa.types.is_list(column.type):
+        return column.to_numpy()
+    targets = np.zeros((len(column), num_classes), dtype=bool)
+    for row, shown in enumerate(column.to_pylist()):
+        targets[row, shown] = True
+    return targets
 
 
 def read_scores(folder: Path) -> ScoreTable:
@@ -175,7 +208,7 @@ def read_scores(folder: Path) -> ScoreTable:
     return ScoreTable(
         labels=tuple(name.removeprefix(SCORE_PREFIX) for name in names),
         paths=tuple(stored["path"].to_pylist()),
-        targets=stored["label"].to_numpy(),
+        targets=_targets(stored["label"], len(names)),
         clips=stored["clips"].to_numpy(),
         scores=scores,
         reasons=tuple(stored["reason"].to_pylist()),

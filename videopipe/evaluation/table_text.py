@@ -9,16 +9,20 @@ NUM_CLASSES = 10  # the lowest, of those with videos
 
 def table_text(metrics: Metrics, *, all_classes: bool = False) -> str:
     """Values in percent with their 95 % intervals, then classes, the lowest first."""
-    entries = [("top-1", metrics["top1"]), ("top-5", metrics["top5"])]
+    if metrics.get("multi_label"):
+        entries = [("mean average precision", metrics["mean_average_precision"])]
+    else:
+        entries = [("top-1", metrics["top1"]), ("top-5", metrics["top5"])]
     rows = [[name, _percent(entry["value"]), _interval(entry)] for name, entry in entries]
-    rows.append(["mean of classes", _percent(metrics["mean_class"]), ""])
+    if "mean_class" in metrics:
+        rows.append(["mean of classes", _percent(metrics["mean_class"]), ""])
     classes = sorted(metrics["per_class"], key=lambda entry: float(entry["value"]))
     shown = classes if all_classes else classes[:NUM_CLASSES]
     rows += [
         [
             f"  {entry['label']}",
             _percent(entry["value"]),
-            f"{_interval(entry)}   ({entry['trials']} videos)",
+            f"{_interval(entry)}   ({entry.get('trials', entry.get('positives'))} videos)",
         ]
         for entry in shown
     ]

@@ -34,7 +34,7 @@ class ClipError(DataError):
     """A training clip cannot be decoded; raised in a worker of a DataLoader."""
 
 
-class LimitedClips(Dataset[tuple[Tensor, int]]):
+class LimitedClips(Dataset[tuple[Tensor, int | Tensor]]):
     """The clips of a data set; one that takes longer than `timeout_seconds` is a `ClipError`.
 
     A thread decodes while the caller waits. A decoder that hangs with the interpreter lock held
@@ -48,7 +48,7 @@ class LimitedClips(Dataset[tuple[Tensor, int]]):
     def __len__(self) -> int:
         return len(self.clips)
 
-    def __getitem__(self, index: Sample | int) -> tuple[Tensor, int]:
+    def __getitem__(self, index: Sample | int) -> tuple[Tensor, int | Tensor]:
         item = index.item if isinstance(index, Sample) else int(index)
         path = self.clips.records[item].path
         in_worker = get_worker_info() is not None
@@ -63,7 +63,7 @@ class LimitedClips(Dataset[tuple[Tensor, int]]):
             if in_worker:
                 faulthandler.cancel_dump_traceback_later()
 
-    def _decode(self, index: Sample | int, path: str) -> tuple[Tensor, int]:
+    def _decode(self, index: Sample | int, path: str) -> tuple[Tensor, int | Tensor]:
         answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         _decoding_thread().put((self.clips, index, answers))
         try:
@@ -76,7 +76,7 @@ class LimitedClips(Dataset[tuple[Tensor, int]]):
             ) from None
         if isinstance(answer, BaseException):
             raise answer
-        clip: tuple[Tensor, int] = answer
+        clip: tuple[Tensor, int | Tensor] = answer
         return clip
 
 

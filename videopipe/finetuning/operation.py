@@ -59,9 +59,11 @@ def finetune(
     if card.ndim != 3:
         raise DataError(f"{model} holds a network for images; inflate it to clips first")
     videos = choose_videos(manifest, config.protocol)
+    _check_multi_label(config, manifest)
     network, card, head_is_new = with_head_for(network, card, manifest.labels, config.recipe.seed)
     card = replace(
         card,
+        multi_label=manifest.multi_label,
         num_frames=config.num_frames or card.num_frames,
         clip_seconds=config.clip_seconds or card.clip_seconds,
     )
@@ -122,6 +124,7 @@ def _train(
     out: Path,
     on_progress: Progress,
 ) -> TrainingResult:
+    metric = "mean_average_precision" if card.multi_label else "accuracy"
     clips = _training_clips(videos.train, card, config.augmentation, config.recipe.seed)
     validator = Validator(
         card,
@@ -150,9 +153,18 @@ def _train(
             card=card,
             out=out,
             evaluate=evaluate,
-            monitor=("accuracy",) if videos.validation else (),
+            objective="binary_cross_entropy" if card.multi_label else "cross_entropy",
+            monitor=(metric,) if videos.validation else (),
             groups=groups,
             on_progress=on_progress,
+        )
+
+
+def _check_multi_label(config: FinetuneConfig, manifest: Manifest) -> None:
+    if manifest.multi_label and config.recipe.mixes:
+        raise DataError(
+            "mixup and cutmix mix the classes of two videos, which is not supported for "
+            "multi-label data; set mixup: 0 and cutmix: 0"
         )
 
 
@@ -212,4 +224,5 @@ def _training_clips(
         clip_seconds=card.clip_seconds,
         transform=transform,
         seed=seed,
+        num_classes=None if card.labels is None else len(card.labels),
     )

@@ -9,6 +9,7 @@ from pretrained_2d.checkpoints.card import ModelCard
 from videopipe.dataset.layouts.listing import printable
 from videopipe.dataset.manifest import VideoRecord
 from videopipe.evaluation.labelled import check_failed, score_with
+from videopipe.evaluation.multi_label import mean_average_precision
 from videopipe.evaluation.score_table import measure
 from videopipe.scoring.engine import Engine
 from videopipe.scoring.settings import Execution, Scoring
@@ -44,6 +45,8 @@ class Validator:
     def __call__(self, network: nn.Module) -> Mapping[str, float]:
         """Accuracy over videos, mean class accuracy and log loss; the same in every process.
 
+        Of multi-label data, the mean average precision.
+
         Raises:
             DataError: more than `max_failed` of the readable videos have no scores this time.
         """
@@ -54,6 +57,8 @@ class Validator:
             self._network = network
         table = score_with(self._engine, self.card, self.records, self.labels)
         check_failed(table, self.max_failed, known=self._unreadable)
+        if table.multi_label:
+            return {"mean_average_precision": mean_average_precision(table)}
         metrics = measure(table)
         found = {"accuracy": metrics["top1"]["value"], "mean_class": metrics["mean_class"]}
         if metrics["calibration"]["log_loss"] is not None:

@@ -30,7 +30,7 @@ def choose_videos(manifest: Manifest, protocol: Protocol) -> Videos:
     if protocol == "validation" and manifest.val_is_test:
         protocol = "paper"
     learn = ("train",) if protocol == "validation" else ("train", "val")
-    all_train = [r for r in manifest.records if r.split in learn and r.label is not None]
+    all_train = [r for r in manifest.records if r.split in learn and r.labelled]
     train = [record for record in all_train if record.usable]
     if not train:
         raise DataError(f"{manifest.root}: no readable training video among {_counts(manifest)}")
@@ -59,7 +59,7 @@ def videos_of(manifest: Manifest, split: str) -> list[VideoRecord]:
 
 def labelled(manifest: Manifest) -> list[VideoRecord]:
     """All labelled videos, of any split."""
-    return [record for record in manifest.records if record.label is not None]
+    return [record for record in manifest.records if record.labelled]
 
 
 def _labelled(manifest: Manifest, split: str) -> list[VideoRecord]:

@@ -22,7 +22,7 @@ from pretrained_2d.training.train import (
     tiny_numbers_flushed,
     train,
 )
-from videopipe.dataset.manifest import VideoRecord
+from videopipe.dataset.manifest import Manifest, VideoRecord
 from videopipe.errors import DataError
 from videopipe.finetuning.validation_split import Videos, choose_videos
 from videopipe.inflation.time_axis import kernel_lengths, learned_lengths
@@ -90,6 +90,7 @@ def train_probe(
     Resumes what `out` holds already. Returns a summary.
     """
     found = read_features(features)
+    check_single_label(found.manifest)
     videos = choose_videos(found.manifest, config.protocol)
     backbone, parent = load_model(found.backbone)
     shape, labels = found.layout.shape, found.manifest.labels
@@ -163,6 +164,15 @@ def _train(
         monitor=("accuracy",) if usable else (),
         on_progress=on_progress,
     )
+
+
+def check_single_label(manifest: Manifest) -> None:
+    """DataError for multi-label data, which heads are not trained on."""
+    if manifest.multi_label:
+        raise DataError(
+            f"{manifest.root} has several labels per video; heads are trained on data with one "
+            "label per video. Fine-tune the network (stage finetune) instead"
+        )
 
 
 def _rows(

@@ -85,6 +85,7 @@ class Engine:
     ) -> None:
         check_execution(scoring, execution)
         self.scoring = scoring
+        self._multi_label = card.multi_label
         self.plan = ClipPlan.of(card, scoring)
         self.times = Times()
         self._model = make_clip_model(network, card, scoring, execution)
@@ -190,7 +191,9 @@ class Engine:
         task = event.task
         accumulator = underway.get(task.index)
         if accumulator is None:
-            accumulator = underway[task.index] = VideoAccumulator(task, self.scoring)
+            accumulator = underway[task.index] = VideoAccumulator(
+                task, self.scoring, multi_label=self._multi_label
+            )
         if not isinstance(event, Event):
             del underway[task.index]
             yield _Step(accumulator, failure=event if isinstance(event, Failed) else None)

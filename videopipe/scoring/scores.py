@@ -45,8 +45,11 @@ class VideoScores:
 class ClipAverage:
     """The mean over clips, in float64 and in the order of the clips."""
 
-    def __init__(self, average: Literal["logits", "probabilities"]) -> None:
+    def __init__(
+        self, average: Literal["logits", "probabilities"], *, multi_label: bool = False
+    ) -> None:
         self.average = average
+        self._activation = sigmoid if multi_label else softmax
         self.num_clips = 0
         self._logits: NDArray[np.float64] | None = None
         self._probabilities: NDArray[np.float64] | None = None
@@ -57,7 +60,7 @@ class ClipAverage:
         logits = output.logits.astype(np.float64)
         embedding = None if output.embedding is None else output.embedding.astype(np.float64)
         self._logits = _plus(self._logits, logits)
-        self._probabilities = _plus(self._probabilities, softmax(logits))
+        self._probabilities = _plus(self._probabilities, self._activation(logits))
         if embedding is not None:
             self._embedding = _plus(self._embedding, embedding)
         self.num_clips += 1
@@ -73,7 +76,9 @@ class ClipAverage:
             return {}
         logits = self._logits / self.num_clips
         by_logits = self.average == "logits"
-        probabilities = softmax(logits) if by_logits else self._probabilities / self.num_clips
+        probabilities = (
+            self._activation(logits) if by_logits else self._probabilities / self.num_clips
+        )
         means = {"logits": logits, "probabilities": probabilities}
         if self._embedding is not None:
             means["embedding"] = self._embedding / self.num_clips
@@ -84,6 +89,12 @@ def softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
     """(classes,) -> (classes,) that add up to one."""
     exponentials: NDArray[np.float64] = np.exp(logits - logits.max())
     return exponentials / exponentials.sum()
+
+
+def sigmoid(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(classes,) -> (classes,), each within [0, 1] on its own."""
+    probabilities: NDArray[np.float64] = 0.5 * (1 + np.tanh(0.5 * logits))  # without overflow
+    return probabilities
 
 
 def _plus(total: NDArray[np.float64] | None, value: NDArray[np.float64]) -> NDArray[np.float64]:

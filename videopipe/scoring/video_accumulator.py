@@ -26,10 +26,10 @@ class _Failure:
 class VideoAccumulator:
     """One video that is being scored; takes outputs in the order of the clips."""
 
-    def __init__(self, task: ClipTask, scoring: Scoring) -> None:
-        self.task, self.scoring = task, scoring
+    def __init__(self, task: ClipTask, scoring: Scoring, *, multi_label: bool = False) -> None:
+        self.task, self.scoring, self._multi_label = task, scoring, multi_label
         self.facts = VideoFacts()
-        self._average = ClipAverage(scoring.average)
+        self._average = ClipAverage(scoring.average, multi_label=multi_label)
         self._start_seconds: float | None = None
         self._end_seconds: float | None = None
         self._window: VideoScores | None = (
@@ -65,7 +65,7 @@ class VideoAccumulator:
             yield replace(self._failure(failure), start_seconds=self._window.end_seconds)
 
     def _restart(self) -> None:
-        self._average = ClipAverage(self.scoring.average)
+        self._average = ClipAverage(self.scoring.average, multi_label=self._multi_label)
         self._start_seconds = None
 
     def _is_lost(self, failure: _Failure | None) -> bool:

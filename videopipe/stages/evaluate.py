@@ -3,7 +3,7 @@
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pretrained_2d.setting import setting
 from videopipe.pipeline.stage import Failure, Input, Inputs, Kind, Result, Stage, Summary
@@ -72,12 +72,26 @@ def run(config: EvaluateConfig, inputs: Inputs, out: Path) -> Summary:
         frame_rates=config.frame_rates,
         clip_lengths=config.clip_lengths,
     )
+    if metrics.get("multi_label"):
+        return _multi_label_summary(metrics)
     top1 = metrics["top1"]
     return {
         "top1": round(top1["value"], 4),
         "interval": [round(top1["low"], 4), round(top1["high"], 4)],
         "top5": round(metrics["top5"]["value"], 4),
         "mean_class": round(metrics["mean_class"], 4),
+        "videos": metrics["videos"],
+        "failed": metrics["failed"],
+        "protocol": metrics["protocol"],
+        "clips": metrics["sampling"],
+    }
+
+
+def _multi_label_summary(metrics: dict[str, Any]) -> Summary:
+    entry = metrics["mean_average_precision"]
+    return {
+        "mean_average_precision": round(entry["value"], 4),
+        "interval": [round(entry["low"], 4), round(entry["high"], 4)],
         "videos": metrics["videos"],
         "failed": metrics["failed"],
         "protocol": metrics["protocol"],

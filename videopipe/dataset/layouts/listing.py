@@ -40,6 +40,12 @@ class Item:
     end_seconds: float | None = None
     frame_rate: float | None = None  # of a folder of frames
     missing: bool = False  # in a list, but there is no such file
+    labels: tuple[str, ...] | None = None  # of multi-label data, instead of `label`; may be empty
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of all its classes."""
+        return self.labels or (() if self.label is None else (self.label,))
 
 
 @dataclass(frozen=True)

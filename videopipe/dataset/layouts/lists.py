@@ -16,6 +16,7 @@ from videopipe.dataset.layouts.listing import (
     videos_below,
 )
 from videopipe.dataset.video_lists import LIST_SUFFIXES, ListEntry, path_of_text, read_list
+from videopipe.errors import DataError
 
 LABEL_FILES = ("classInd.txt", "label_map.txt", "labels.txt", "classes.txt")
 
@@ -37,6 +38,7 @@ def find_lists(root: Path, split: int) -> DatasetListing | None:
         kinds.append(kind)
         given = split_in_name(file.stem) or "train"
         items.extend(_item(entry, given, finder) for entry in entries)
+    _check_one_kind(files[0], items)
     labels, items = _name_labels(items, folder)
     names = ", ".join(file.name for file in files)
     return DatasetListing(f"{kinds[0]} ({names})", tuple(items), labels)
@@ -85,12 +87,22 @@ def _item(entry: ListEntry, split: str, finder: "VideoFinder") -> Item:
     named = label if isinstance(entry.label, str) else path.parent.name
     group = group_of(path.stem, named)
     missing = not path.is_file() and not path.is_dir()
-    return Item(path, label, split, group, start, end, entry.frame_rate, missing)
+    return Item(path, label, split, group, start, end, entry.frame_rate, missing, entry.labels)
+
+
+def _check_one_kind(file: Path, items: Sequence[Item]) -> None:
+    single = next((item for item in items if item.label is not None), None)
+    several = next((item for item in items if item.labels is not None), None)
+    if single is not None and several is not None:
+        raise DataError(
+            f"{file}: {single.path.name} has one label and {several.path.name} has a list of them; "
+            "expected a column 'labels' in every list, or in none"
+        )
 
 
 def _name_labels(items: Sequence[Item], folder: Path) -> tuple[tuple[str, ...], list[Item]]:
     """Class numbers get names: from a label file, else from the folders, else their digits."""
-    found = {item.label for item in items if item.label is not None}
+    found = {name for item in items for name in item.classes}
     if not all(label.isdigit() for label in found):
         return tuple(sorted(found)), list(items)
     numbers = sorted(int(label) for label in found)
@@ -99,7 +111,11 @@ def _name_labels(items: Sequence[Item], folder: Path) -> tuple[tuple[str, ...], 
     if highest >= len(names):
         names = [str(number) for number in range(highest + 1)]
     return tuple(names), [
-        replace(item, label=None if item.label is None else names[int(item.label)])
+        replace(
+            item,
+            label=None if item.label is None else names[int(item.label)],
+            labels=None if item.labels is None else tuple(names[int(n)] for n in item.labels),
+        )
         for item in items
     ]
 

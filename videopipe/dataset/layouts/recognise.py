@@ -72,7 +72,7 @@ def find_dataset(
     listing = _with_rates(path, _recognise(path, layout, division.split), frame_rate)
     items = _divide(listing, division)
     numbers = {label: number for number, label in enumerate(listing.labels)}
-    unknown = sorted({i.label for i in items if i.label is not None and i.label not in numbers})
+    unknown = sorted({name for i in items for name in i.classes if name not in numbers})
     if unknown:
         raise DataError(f"{path}: classes that are not in the class list: {', '.join(unknown)}")
     return Manifest(
@@ -122,7 +122,7 @@ def _with_rates(path: Path, found: DatasetListing, frame_rate: float | None) -> 
         )
     if not without_rate:
         return replace(found, items=tuple(items))
-    labels = {item.label for item in items}
+    labels = {name for item in items for name in item.classes}
     return replace(found, items=tuple(items), labels=tuple(n for n in found.labels if n in labels))
 
 
@@ -159,6 +159,7 @@ def _record(item: Item, numbers: dict[str, int]) -> VideoRecord:
     return VideoRecord(
         path=str(item.path),
         label=None if item.label is None else numbers[item.label],
+        labels=None if item.labels is None else tuple(sorted(numbers[n] for n in item.labels)),
         split=item.split,
         group=item.group,
         start_seconds=item.start_seconds,

@@ -21,11 +21,11 @@ def carve_validation(items: Sequence[Item], fraction: float, seed: int) -> list[
     for position, item in enumerate(items):
         if item.split == "train":
             groups[group_name(item)].append(position)
-    remaining = Counter(item.label for item in items if item.split == "train")
+    remaining = Counter(name for item in items if item.split == "train" for name in _classes(item))
     wanted = {label: max(1, round(count * fraction)) for label, count in remaining.items()}
     chosen: set[int] = set()
     for name in sorted(groups, key=lambda name: derive_seed(seed, "validation", name)):
-        counts = Counter(items[position].label for position in groups[name])
+        counts = Counter(label for place in groups[name] for label in _classes(items[place]))
         gain = sum(min(count, max(0, wanted[label])) for label, count in counts.items())
         leaves_some = all(remaining[label] > count for label, count in counts.items())
         if leaves_some and gain > sum(counts.values()) - gain:
@@ -37,6 +37,11 @@ def carve_validation(items: Sequence[Item], fraction: float, seed: int) -> list[
         replace(item, split="val") if position in chosen else item
         for position, item in enumerate(items)
     ]
+
+
+def _classes(item: Item) -> tuple[str | None, ...]:
+    """Its classes; videos without any are divided like a class of their own."""
+    return item.classes or (None,)
 
 
 def fold_of_groups(items: Sequence[Item], num_folds: int, fold: int) -> list[Item]:

@@ -75,6 +75,11 @@ def read_evaluations(results: Sequence[Result], average_over: str | None) -> lis
         values = [result.variant[key] for key in result.variant if key in repeated]
         repeat = " ".join(f"{average_over}={value}" for value in values)
         metrics, table = read_metrics(result.folder), read_scores(result.folder)
+        if table.multi_label:
+            raise DataError(
+                f"stage '{result.stage}' evaluated multi-label data; a comparison is of accuracies "
+                "on data with one label per video. Take the stage out of its inputs"
+            )
         found.append(Evaluation(name, result.stage, repeat, metrics, table))
     return found
 

@@ -12,6 +12,7 @@ from videopipe.report import plots
 from videopipe.report.canvas import Picture
 from videopipe.report.filmstrip import StripRequest, film_strips
 from videopipe.report.page import Cell, Section, Table
+from videopipe.report.sections.multi_label import multi_label_section
 
 NUM_STRIPS = 6  # of mistakes, and of correct predictions
 NUM_PAIRS = 10
@@ -23,8 +24,10 @@ LOWEST, HIGHEST = 30, 10
 
 def score_section(name: str, title: str, folder: Path, num_strips: int = NUM_STRIPS) -> Section:
     """The evaluation in `folder`, with up to `num_strips` film strips of mistakes and of hits."""
-    section = Section(name, title)
     metrics, table = read_metrics(folder), read_scores(folder)
+    if table.multi_label:
+        return multi_label_section(name, title, metrics, table)
+    section = Section(name, title)
     section.text.append(_headline(metrics))
     section.pictures += _pictures(name, metrics)
     section.tables.append(_hardest_pairs(metrics))

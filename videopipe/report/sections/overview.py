@@ -34,6 +34,13 @@ def _headline(job: ReportedJob) -> str:
     """The accuracy of an evaluation in one sentence."""
     summary = job.record().get("summary", {})
     top1, interval, videos = (summary.get(key) for key in ("top1", "interval", "videos"))
+    precision = summary.get("mean_average_precision")
+    if isinstance(precision, float):
+        low, high = interval or (0.0, 1.0)
+        return (
+            f"Result of {job.label}: mean average precision {precision:.1%} over {videos} videos "
+            f"(95 % interval {low:.1%} to {high:.1%})."
+        )
     if not isinstance(top1, float) or not isinstance(interval, list) or len(interval) != 2:
         return ""
     low, high = interval
