@@ -169,11 +169,16 @@ def write_table(path: Path, manifest: "Manifest", findings: "list[HealthFinding]
         kinds.setdefault(finding.path, []).append(finding.kind)
     rows: list[dict[str, Any]] = []
     for record in manifest.records:
-        numbers = record.labels or (() if record.label is None else (record.label,))
-        label = ";".join(manifest.labels[number] for number in numbers)
+        row = asdict(record)
+        if manifest.multi_label:
+            names = [manifest.labels[number] for number in record.labels or ()]
+            row["labels"] = names if path.suffix == ".jsonl" else ";".join(names)
+            del row["label"]
+        else:
+            row["label"] = "" if record.label is None else manifest.labels[record.label]
+            del row["labels"]
         found = "; ".join(kinds.get(record.path, ()))
-        described = {"label": label, "findings": found, "reason": printable(record.reason)}
-        rows.append(asdict(record) | described)
+        rows.append(row | {"findings": found, "reason": printable(record.reason)})
     rows += [{"path": extra, "findings": "extra"} for extra in manifest.extra]
     if path.suffix == ".jsonl":
         write_bytes(path, "".join(json.dumps(row) + "\n" for row in rows).encode())

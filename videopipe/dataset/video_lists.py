@@ -208,6 +208,8 @@ def _several_labels(where: str, row: Mapping[str, Any], label: Any) -> tuple[str
     given = label if isinstance(label, list | tuple) else row.get(SEVERAL_LABELS)
     if SEVERAL_LABELS not in row and not isinstance(label, list | tuple):
         return None
+    if label is not None and given in (None, "", []):
+        return None  # the column is there, but this data has one label per video
     if label is not None and given is not label:
         raise DataError(
             f"{where}: both 'labels' and one label ({label!r}); expected the column 'labels' for "

@@ -37,6 +37,17 @@ def test_lists_with_several_labels(name: str, tmp_path: Path) -> None:
     assert read_manifest(tmp_path / "clips").records == manifest.records
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_the_table_of_a_check_is_a_list_again(suffix: str, tmp_path: Path) -> None:
+    (tmp_path / "list.csv").write_text(FORMS["list.csv"])
+    table = tmp_path / f"table{suffix}"
+    words = ["check", str(tmp_path / "list.csv"), "--validation", "none", "--table", str(table)]
+    assert main(words) == 1, "the videos are missing"
+    manifest = find_dataset(table, division=Division(validation="none"))
+    assert manifest.labels == ("red", "striped")
+    assert [record.labels for record in manifest.records] == [(0, 1), (), (0,)]
+
+
 def test_a_parquet_list_and_numbers_with_names(tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
