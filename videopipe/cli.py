@@ -14,6 +14,7 @@ from types import FrameType, ModuleType
 
 from videopipe.commands import (
     adopt,
+    bench,
     check,
     doctor,
     embed,
@@ -68,6 +69,7 @@ COMMANDS: dict[str, ModuleType] = {
     "runs": runs,
     "prune": prune,
     "doctor": doctor,
+    "bench": bench,
 }
 
 OK, KNOWN_ERROR, BAD_CONFIGURATION, UNEXPECTED_ERROR = 0, 1, 2, 3

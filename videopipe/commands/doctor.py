@@ -30,13 +30,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Print every finding; exit code 1 when videopipe does not work until a problem is solved."""
     signs = {"ok": "ok      ", "note": "note    ", "problem": "PROBLEM "}
-    worst = "ok"
+    worst = "ok"  # of all findings
     for finding in examine(Path(args.runs)):
         print(f"{signs[finding.state]}{finding.what}", flush=True)
         if finding.remedy:
             print(f"        -> {finding.remedy}", flush=True)
         if finding.state == "problem":
             worst = "problem"
+    if worst == "ok":
+        print("How fast it is with your files: videopipe bench YOUR_VIDEOS")
     return int(worst == "problem")
 
 

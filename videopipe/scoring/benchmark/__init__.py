@@ -1,0 +1,1 @@
+"""Measuring decoders and models on the machine and the files at hand."""
