@@ -25,8 +25,8 @@ MAY_IMPORT = {
     "pretrained_2d.training": {*BELOW_ROOMS, "pretrained_2d.checkpoints"},
     "pretrained_2d.images": {"pretrained_2d", *IMAGES},
     "videopipe": {
-        *IMAGES, "videopipe.commands", "videopipe.inflation", "videopipe.prediction",
-        "videopipe.probing", "videopipe.system",
+        "pretrained_2d", *IMAGES, "videopipe.commands", "videopipe.inflation",
+        "videopipe.prediction", "videopipe.probing", "videopipe.system",
     },
     "videopipe.system": {"pretrained_2d.training"},
     "videopipe.video": {"pretrained_2d", "videopipe.system"},

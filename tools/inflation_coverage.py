@@ -265,7 +265,7 @@ def main() -> None:
     parser.add_argument("--subjects", nargs="+", choices=SUBJECTS, default=list(SUBJECTS))
     parser.add_argument("--library", choices=("timm", "torchvision"), help="one of them (both)")
     parser.add_argument(
-        "--summary", action="store_true", help="print the results so far, run nothing"
+        "--summary", action="store_true", help="print the results so far"
     )
     args = parser.parse_args()
     if args.summary:

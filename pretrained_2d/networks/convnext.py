@@ -169,7 +169,7 @@ class ConvNeXt(nn.Module):
         """Every S4ND and what it will be called with, for a signal with these axes."""
         found = []
         for index, stage in enumerate(self.stages):
-            assert isinstance(stage, Stage)
+            assert isinstance(stage, ConvNeXtStage)
             reducing = stage.downsample if index else self.stem
             if isinstance(reducing, S4NDStem | S4NDDownsample):
                 found.append(Call(reducing.mixer, sizes, rate))

@@ -16,6 +16,7 @@ from torch.autograd.graph import increment_version
 from pretrained_2d.errors import TrainingError
 from pretrained_2d.training.optimiser import ParameterGroup, build_optimizer
 from pretrained_2d.training.recipe import Recipe
+from pretrained_2d.training.recomputation import recompute_blocks, release_blocks
 
 WAYS_TO_RUN = (DistributedType.NO, DistributedType.MULTI_GPU, DistributedType.MULTI_CPU)
 
@@ -34,6 +35,11 @@ class Learner:
         self.limit = math.inf if recipe.clip_grad_norm is None else recipe.clip_grad_norm
         model.to(accelerator.device)
         self.ema = average_weights(model, recipe.ema_decay) if recipe.ema_decay else None
+        if recipe.gradient_checkpointing and not recompute_blocks(model):
+            raise TrainingError(
+                "gradient_checkpointing: this network has no blocks, modules in a ModuleList or "
+                "Sequential; leave it off, or raise accumulation to need less memory"
+            )
         if recipe.compile:
             model.compile()
         self.wrapped, self.optimizer = accelerator.prepare(model, build_optimizer(groups, recipe))
@@ -91,6 +97,7 @@ class Learner:
     def release(self) -> None:
         """Give the network back as it was: Accelerate wraps `forward` for mixed precision."""
         self.accelerator.unwrap_model(self.model, keep_fp32_wrapper=False)
+        release_blocks(self.model)
         self.model.eval()
 
 

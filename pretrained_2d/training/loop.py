@@ -237,7 +237,8 @@ class TrainingRun:
         if found is None:
             return None
         path, state = found
-        require_same_settings(path, state["settings"], self.recipe.result_settings())
+        saved = self.recipe.defaults_of_added() | state["settings"]
+        require_same_settings(path, saved, self.recipe.result_settings())
         self.learner.restore(state)
         self.report.restore(state["report"], path)
         self.step, self.metrics = state["step"], state["metrics"]

@@ -18,6 +18,11 @@ class Recipe:
     )
     accumulation: int = setting(1, "parts a batch is computed in, to need less memory")
 
+    optimiser: str = setting(
+        "adamw",
+        "adamw (torch's, fused), or the name of an optimiser of timm: lamb, lion, muon, …",
+        added=True,
+    )
     lr: float = setting(1e-3, "peak learning rate")
     state_space_lr: float | None = setting(
         None, "peak learning rate of state-space parameters; as lr when not given"
@@ -59,6 +64,9 @@ class Recipe:
         "auto", "auto takes a GPU when there is one", runtime=True
     )
     compile: bool = setting(False, "torch.compile the network", runtime=True)
+    gradient_checkpointing: bool = setting(
+        False, "compute blocks again in the backward pass, to need less memory", runtime=True
+    )
     tensorboard: bool = setting(False, "also write TensorBoard files to logs/", runtime=True)
 
     def __post_init__(self) -> None:
@@ -101,6 +109,10 @@ class Recipe:
         """The settings that change the result (not workers, log interval, …)."""
         kept = {item.name for item in fields(self) if not item.metadata.get("runtime")}
         return {name: value for name, value in asdict(self).items() if name in kept}
+
+    def defaults_of_added(self) -> dict[str, Any]:
+        """The defaults of settings that runs of earlier versions did not have."""
+        return {item.name: item.default for item in fields(self) if item.metadata.get("added")}
 
 
 def _require(holds: bool, name: str, value: object, expected: str) -> None:

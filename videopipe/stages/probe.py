@@ -19,7 +19,7 @@ def run(config: ProbeConfig, inputs: Inputs, out: Path) -> Summary:
 def check(config: ProbeConfig, inputs: Inputs) -> None:
     """There are videos to learn from, and to choose a checkpoint on."""
     from videopipe.finetuning.validation_split import choose_videos
-    from videopipe.probing.training import check_single_label
+    from videopipe.probing.head_training import check_single_label
     from videopipe.probing.views import chosen_videos
     from videopipe.stages.decode import is_indexed, read_clips
 
