@@ -264,9 +264,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--subjects", nargs="+", choices=SUBJECTS, default=list(SUBJECTS))
     parser.add_argument("--library", choices=("timm", "torchvision"), help="one of them (both)")
-    parser.add_argument(
-        "--summary", action="store_true", help="print the results so far"
-    )
+    parser.add_argument("--summary", action="store_true", help="print the results so far")
     args = parser.parse_args()
     if args.summary:
         print(summary(args.out))

@@ -12,6 +12,7 @@ from pretrained_2d.networks.convnext import ConvNeXt, ConvNeXtConfig
 from pretrained_2d.networks.inception import Inception, InceptionConfig
 from pretrained_2d.networks.isotropic import Isotropic, IsotropicConfig
 from pretrained_2d.networks.libraries import build_timm, build_torchvision
+from pretrained_2d.networks.transformers_video import build_transformers
 from pretrained_2d.networks.vit import ViT, ViTConfig
 
 
@@ -49,6 +50,7 @@ BACKBONES: dict[str, Backbone] = {
 LIBRARIES: dict[str, Callable[..., nn.Module]] = {
     "timm": build_timm,
     "torchvision": build_torchvision,
+    "transformers": build_transformers,
 }
 
 
@@ -65,7 +67,7 @@ def build(architecture: str, **options: Any) -> nn.Module:
         hint = f" (did you mean {near[0]!r}?)" if near else ""
         raise PretrainedError(
             f"there is no architecture {architecture!r}{hint}; there are {', '.join(BACKBONES)}, "
-            "timm/<name> and torchvision/<name>"
+            "timm/<name>, torchvision/<name> and transformers/<name>"
         )
     backbone = BACKBONES[architecture]
     known = [field.name for field in fields(backbone.config)]

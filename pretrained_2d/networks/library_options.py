@@ -1,4 +1,4 @@
-"""Options of timm's and torchvision's networks that may come from a file or a command.
+"""Options of library networks (timm, torchvision, transformers) that files and commands may set.
 
 `config.json` of a checkpoint and YAML files hold options that end up as keyword arguments of a
 library's builder. Some of those arguments open files or download weights (`checkpoint_path`,
@@ -39,9 +39,18 @@ _TORCHVISION = """
     representation_size round_nearest stem_width stochastic_depth_prob temporal_window_size
     transform_input width_mult width_per_group window_size zero_init_residual
 """
+_TRANSFORMERS = """
+    attention_dropout attention_probs_dropout_prob attention_type crop_size drop_path_rate
+    frames_per_clip hidden_act hidden_dropout_prob hidden_size image_size initializer_range
+    intermediate_size layer_norm_eps mlp_ratio num_attention_heads num_channels num_frames
+    num_hidden_layers num_pooler_layers in_chans patch_size pred_hidden_size pred_mlp_ratio
+    pred_num_attention_heads pred_num_hidden_layers pred_num_mask_tokens
+    pred_zero_init_mask_tokens qkv_bias tubelet_size use_mean_pooling
+"""
 ALLOWED: Mapping[str, frozenset[str]] = {
     "timm": OUR_NAMES | EPSILONS | set(_TIMM.split()),
     "torchvision": OUR_NAMES | set(_TORCHVISION.split()),
+    "transformers": frozenset({"num_classes", "ndim"}) | set(_TRANSFORMERS.split()),
 }
 WORD = re.compile(r"[A-Za-z0-9_+-]{0,40}")  # "gelu", "avg": nothing with a slash, a dot, a colon
 

@@ -125,7 +125,7 @@ def _train(
     on_progress: Progress,
 ) -> TrainingResult:
     metric = "mean_average_precision" if card.multi_label else "accuracy"
-    clips = _training_clips(videos.train, card, config.augmentation, config.recipe.seed)
+    clips = training_clips(videos.train, card, config.augmentation, config.recipe.seed)
     validator = Validator(
         card,
         videos.validation,
@@ -196,7 +196,7 @@ def _peak_memory_bytes(out: Path) -> int | None:
     return max((value for value in noted if value is not None), default=None)
 
 
-def _training_clips(
+def training_clips(
     records: Sequence[VideoRecord], card: ModelCard, augmentation: ClipAugmentation, seed: int
 ) -> ClipDataset:
     """Random clips of the length and size that the card names, augmented."""

@@ -77,6 +77,11 @@ def _with_network(request: Adoption, folder: HuggingFaceFolder) -> Adoption:
     """The request with the network of the folder; what it says itself takes precedence."""
     options = dict(folder.options)
     if request.labels is not None:
+        if folder.architecture.startswith("transformers/") and options["num_classes"] == 0:
+            raise CheckpointError(
+                f"{request.checkpoint} is an encoder of videos; leave labels out and train a head "
+                "on its features with the stage probe"
+            )
         options.pop("num_classes", None)
     if request.image_size is not None and "image_size" in options:
         options["image_size"] = request.image_size

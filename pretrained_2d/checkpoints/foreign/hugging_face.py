@@ -1,6 +1,6 @@
 """Folders of Hugging Face transformers: network, weights, labels and preprocessing from its files.
 
-Only JSON and tensors are read; the library itself is not needed.
+Networks of images need only JSON and tensors; those of videos are run by the library itself.
 """
 
 import json
@@ -15,8 +15,11 @@ from pretrained_2d.checkpoints.foreign.hugging_face_names import timm_tensors
 from pretrained_2d.checkpoints.foreign.hugging_face_networks import timm_network
 from pretrained_2d.checkpoints.foreign.preprocessing import DefaultInputs, crop_to_resize
 from pretrained_2d.errors import CheckpointError
+from pretrained_2d.networks.library_options import ALLOWED
+from pretrained_2d.networks.transformers_video import FAMILIES, read_weights
 
 _BICUBIC = 3  # the number of the filter in Pillow
+_PREPROCESSORS = ("video_preprocessor_config", "preprocessor_config")
 _TOWERS = {"clip": "clip_vision_model", "siglip": "siglip_vision_model"}
 
 
@@ -25,13 +28,17 @@ class HuggingFaceFolder:
     """What `config.json` and `preprocessor_config.json` say."""
 
     model_type: str
-    architecture: str  # of timm
+    architecture: str  # of timm; transformers/<name> for a network of videos
     options: dict[str, Any]
     labels: tuple[str, ...] | None
     preprocessor: Mapping[str, Any]
 
     def tensors(self, file: TensorFile) -> TensorFile:
-        """The weights under timm's names."""
+        """The weights under the names of the network."""
+        if self.model_type in FAMILIES:
+            is_encoder = self.options["num_classes"] == 0
+            found = read_weights(file.path.parent, self.model_type, is_encoder=is_encoder)
+            return replace(file, tensors=found)
         return replace(file, tensors=timm_tensors(self.model_type, file.tensors))
 
     def inputs(self, default: DefaultInputs) -> DefaultInputs:
@@ -50,8 +57,10 @@ def read_hugging_face(path: Path) -> HuggingFaceFolder | None:
         return None
     kind = _TOWERS.get(content["model_type"], content["model_type"])
     config = {**content, **content.get("vision_config", {}), "model_type": kind}
-    architecture, options = timm_network(config)
     names = [str(name) for name in content.get("architectures") or ()]
+    if kind in FAMILIES:
+        return _video(path, content, names)
+    architecture, options = timm_network(config)
     is_classifier = any(name.endswith("ForImageClassification") for name in names)
     # DINOv2 classifies class token and mean patch together, which no network of timm does.
     if not is_classifier or kind.startswith("dinov"):
@@ -59,6 +68,19 @@ def read_hugging_face(path: Path) -> HuggingFaceFolder | None:
     labels = _labels(content) if options.get("num_classes") != 0 else None
     preprocessor = _json(path / "preprocessor_config.json") or {}
     return HuggingFaceFolder(kind, architecture, options, labels, preprocessor)
+
+
+def _video(path: Path, config: Mapping[str, Any], names: list[str]) -> HuggingFaceFolder:
+    """A video network, which transformers itself runs."""
+    kind = config["model_type"]
+    allowed = ALLOWED["transformers"]
+    options = {name: value for name, value in config.items() if name in allowed}
+    is_classifier = any(name.endswith("ForVideoClassification") for name in names)
+    options["num_classes"] = len(config.get("id2label") or (0, 1)) if is_classifier else 0
+    labels = _labels(config) if is_classifier else None
+    found = (_json(path / f"{name}.json") for name in _PREPROCESSORS)
+    preprocessor = next((content for content in found if content is not None), {})
+    return HuggingFaceFolder(kind, f"transformers/{kind}", options, labels, preprocessor)
 
 
 def _json(path: Path) -> dict[str, Any] | None:

@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from pretrained_2d.checkpoints.card import Preprocessing
+from pretrained_2d.networks.transformers_video import FAMILIES
 
 HALF = (0.5, 0.5, 0.5)  # as mean and as deviation: values in [-1, 1]
 CIFAR_MEAN, CIFAR_STD = (0.4914, 0.4822, 0.4465), (0.247, 0.243, 0.261)
@@ -65,6 +66,11 @@ def default_inputs(architecture: str, network: nn.Module, file_name: str) -> Def
         return _of_timm(network)
     if library == "torchvision" and name:
         return _of_torchvision(name, file_name)
+    if library == "transformers" and name:
+        frames: int = network.num_frames  # type: ignore[assignment]
+        size: int = network.image_size  # type: ignore[assignment]
+        seconds = frames / FAMILIES[name].frame_rate
+        return DefaultInputs(Preprocessing(image_size=size, resize=size), frames, seconds)
     return DEFAULTS[architecture]
 
 

@@ -202,7 +202,7 @@ def test_probed_networks_are_exported(
 ) -> None:
     from dataclasses import replace
 
-    from videopipe.probing.config import HeadConfig
+    from videopipe.probing.probe_config import HeadConfig
 
     from videopipe.models import build_any
     from videopipe.probing.network import feature_shape, probe_entry

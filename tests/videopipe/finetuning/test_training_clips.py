@@ -2,11 +2,10 @@
 
 from dataclasses import asdict
 
-from videopipe.finetuning.clips import training_clips
-from videopipe.finetuning.recipe import Augmentation
-
 from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
 from videopipe.dataset.manifest import VideoRecord
+from videopipe.finetuning.finetune_recipe import ClipAugmentation
+from videopipe.finetuning.operation import training_clips
 
 
 def test_every_setting_reaches_the_transform() -> None:
@@ -16,7 +15,7 @@ def test_every_setting_reaches_the_transform() -> None:
         clip_seconds=1.5,
         preprocessing=Preprocessing(image_size=64, interpolation="bicubic", squash=True),
     )
-    augmentation = Augmentation(
+    augmentation = ClipAugmentation(
         rand_augment_layers=3,
         rand_augment_magnitude=2.0,
         rand_augment_probability=0.25,

@@ -194,7 +194,7 @@ def test_a_network_learns_two_independent_labels(
 
 
 def test_stages_that_need_one_label_say_so(tmp_path: Path) -> None:
-    from videopipe.probing.training import check_single_label
+    from videopipe.probing.head_training import check_single_label
 
     from videopipe.evaluation.comparison.table import read_evaluations
     from videopipe.evaluation.multi_label import measure_multi_label
