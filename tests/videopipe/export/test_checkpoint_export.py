@@ -202,10 +202,9 @@ def test_probed_networks_are_exported(
 ) -> None:
     from dataclasses import replace
 
-    from videopipe.probing.probe_config import HeadConfig
-
     from videopipe.models import build_any
     from videopipe.probing.network import feature_shape, probe_entry
+    from videopipe.probing.probe_config import HeadConfig
 
     network, card = load_model(make_tiny_model(tmp_path / "2d", ndim=2))
     entry = probe_entry(feature_shape(network, card, 6), HeadConfig(head=head))

@@ -195,12 +195,11 @@ def test_a_network_learns_two_independent_labels(
 
 
 def test_stages_that_need_one_label_say_so(tmp_path: Path) -> None:
-    from videopipe.probing.head_training import check_single_label
-
     from videopipe.evaluation.comparison.table import read_evaluations
     from videopipe.evaluation.multi_label import measure_multi_label
     from videopipe.evaluation.score_table import ScoreTable, write_evaluation
     from videopipe.pipeline.stage import Result
+    from videopipe.probing.head_training import check_single_label
 
     (tmp_path / "list.csv").write_text(FORMS["list.csv"])
     manifest = find_dataset(tmp_path / "list.csv", division=Division(validation="none"))
