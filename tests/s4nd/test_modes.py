@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from s4nd import S4ND, AxisConfig
 
@@ -36,6 +37,25 @@ def test_autocast_keeps_kernels_in_single_precision(dense, options, dtype, toler
 def taps(layer):
     with torch.autocast("cpu", enabled=False):
         return layer.taps((6, 5))
+
+
+@pytest.mark.usefixtures("form")
+@pytest.mark.parametrize("engine", ["matmul", "fft"])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 2e-2), (torch.float16, 2e-3)])
+def test_large_activations_do_not_overflow(dense, engine, dtype, tolerance):
+    """float16 ends at 65504: a kernel that averages keeps signals below it, step by step."""
+    axes = [AxisConfig(n, state=8, basis="legs", start="deterministic") for n in (12, 10)]
+    layer, signal = S4ND(4, axes, engine=engine), 3e4 * torch.rand(2, 4, 12, 10)
+    with torch.no_grad():
+        layer.D.fill_(0.5)
+        before = {name: value.clone() for name, value in layer.state_dict().items()}
+        expected = layer(signal)
+        assert expected.max() > 2e4
+        with torch.autocast("cpu", dtype=dtype):
+            y = layer(signal)
+    assert torch.isfinite(y).all()
+    assert dense.relative(y, expected) < tolerance
+    assert all(torch.equal(value, before[name]) for name, value in layer.state_dict().items())
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -104,7 +124,9 @@ def test_one_compiled_layer_takes_several_sizes(dense):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+@pytest.mark.usefixtures("form")
 def test_compiles_to_code_in_training_and_eval(dense):
+    """Plain torch too: it has no complex numbers, for which inductor generates no code."""
     torch._dynamo.reset()
     layer, signal = layer_of("fourier", "matmul"), torch.randn(2, 4, 6, 5, requires_grad=True)
     compiled = torch.compile(layer, fullgraph=True)
@@ -112,6 +134,23 @@ def test_compiles_to_code_in_training_and_eval(dense):
     layer.eval()
     with torch.no_grad():
         assert dense.relative(compiled(signal), layer(signal)) < 1e-5
+
+
+@pytest.mark.parametrize("basis", ["legs", "fourier", "diag-lin"])
+def test_no_complex_numbers_and_no_waiting_for_a_device(plain, basis):
+    """Of the products, in forward and backward passes, with one column of P."""
+    layer = layer_of(basis, "matmul").to("meta")
+    with NoComplexNumbers():
+        layer(torch.empty(2, 4, 6, 5, device="meta")).sum().backward()
+
+
+class NoComplexNumbers(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        assert "linalg" not in str(function)  # it checks for errors on the host
+        result = function(*args, **(kwargs or {}))
+        for value in result if isinstance(result, tuple | list) else [result]:
+            assert not (isinstance(value, torch.Tensor) and value.is_complex()), function
+        return result
 
 
 @pytest.mark.parametrize("options", OPTIONS)
