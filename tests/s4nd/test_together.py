@@ -14,6 +14,7 @@ LAYERS = {
     "one": {},
     "wider": {"channels": 6},
     "copies": {"copies": 4},
+    "copies of a wider one": {"channels": 6, "copies": 6},
     "copies of some": {"channels": 6, "copies": 3},
     "fourier": {"basis": "fourier"},
     "diagonal": {"basis": "diag-lin"},
