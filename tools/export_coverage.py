@@ -70,9 +70,9 @@ def try_export(name: str, size: int, options: dict[str, Any], method: str) -> di
     }
 
 
-def run(out: Path, minutes: float, methods: list[str]) -> bool:
+def run(out: Path, minutes: float, methods: list[str], families: int | None) -> bool:
     """Resume the last run; True when nothing is left. One method after the other."""
-    chosen = smallest_of_families(1, out.with_suffix(".sizes.json"))
+    chosen = smallest_of_families(1, out.with_suffix(".sizes.json"))[:families]
     done = {(line["name"], line["method"]) for line in read(out)}
     inputs: dict[str, tuple[int, dict[str, Any]]] = {}
     end = time.monotonic() + 60 * minutes
@@ -130,15 +130,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("export_coverage.jsonl"))
     parser.add_argument("--minutes", type=float, default=20, help="stop after this time (20)")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument(
-        "--summary", action="store_true", help="print the results so far, run nothing"
-    )
+    parser.add_argument("--families", type=int, help="only this many, the smallest first (all)")
+    parser.add_argument("--summary", action="store_true", help="print the results so far")
     args = parser.parse_args()
     if args.summary:
         print(summary(args.out))
         return
     torch.set_num_threads(1)
-    finished = run(args.out, args.minutes, args.methods)
+    finished = run(args.out, args.minutes, args.methods, args.families)
     print("complete" if finished else "time is over; the same command resumes")
 
 
