@@ -45,6 +45,11 @@ def evaluate_videos(
     `identity` (JSON) tells the model apart from others whose scores the journal may hold.
     """
     check_classes(network, card, records, labels)
+    if card.multi_label and frame_rates:
+        raise DataError(
+            "frame_rates compare accuracies, which data with several labels per video does not "
+            "have; leave frame_rates out"
+        )
     sampling = describe_sampling(
         *scoring.clip_shape(card), typical_rate(records), scoring.clips or 1
     )
@@ -64,8 +69,6 @@ def evaluate_videos(
         )  # fmt: skip
     check_table = partial(check_failed, max_failed=max_failed)
     check_table(table)
-    if table.multi_label and frame_rates:
-        raise DataError("frame_rates compare accuracies, which multi-label data does not have")
     resolutions = resolution_table(
         network, card, records, labels,
         frame_rates=frame_rates, clip_lengths=clip_lengths,

@@ -127,7 +127,11 @@ def describe(
             "shape": [batch, *of.shape],
             "values": values,
         },
-        "output": {"name": OUTPUT, "axes": ["batch", "classes"]},
+        "output": {
+            "name": OUTPUT,
+            "axes": ["batch", "classes"],
+            "probabilities": "sigmoid" if card.multi_label else "softmax",  # of the logits
+        },
         "labels": None if card.labels is None else list(card.labels),
         "preprocessing": asdict(card.preprocessing),
         "num_frames": of.num_frames,

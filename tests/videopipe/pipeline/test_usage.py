@@ -155,3 +155,28 @@ def test_a_read_only_runs_folder_can_be_used(tmp_path: Path) -> None:
     (tmp_path / ".locks").write_text("a file where a folder should be")
     with registered(tmp_path, ["a"]):
         assert [path.name for path in tmp_path.iterdir()] == [".locks"]
+
+
+def test_a_run_keeps_the_results_it_may_read(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from videopipe.pipeline import run
+
+    monkeypatch.chdir(tmp_path)
+    text = f"name: a\nstages: {{model: {{use: adopt, config: {{checkpoint: {tiny_model}}}}}}}\n"
+    Path("a.yaml").write_text(text)
+    Path("b.yaml").write_text(text.replace("name: a", "name: b"))
+    assert main(["run", "a.yaml"]) == 0
+    (RUNS / "a" / "run.json").unlink()  # as when another run of this name has replaced it
+    (RUNS / "a" / "pipeline.yaml").unlink()
+    assert [result.in_use for result in list_results(RUNS)] == [False]
+    original, seen = run.run_jobs, []
+
+    def run_jobs(*arguments: object, **options: object) -> object:
+        seen.extend(result.in_use for result in list_results(RUNS))
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(run, "run_jobs", run_jobs)
+    assert main(["run", "b.yaml"]) == 0
+    assert seen == [True]
+    assert [result.in_use for result in list_results(RUNS)] == [False]

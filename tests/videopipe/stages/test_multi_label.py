@@ -190,6 +190,8 @@ def test_a_network_learns_two_independent_labels(
     assert float(both["probability_2"]) > float(neither["probability_1"])
 
     capsys.readouterr()
+    assert main(["run", "p.yaml", "--set", "scores.frame_rates=[4.0]"]) == 1
+    assert "leave frame_rates out" in capsys.readouterr().err
     assert main(["evaluate", str(start), str(data), "--out", "x"]) == 1
     assert "the data has several labels per video, but the model was" in capsys.readouterr().err
 
