@@ -93,3 +93,9 @@ def test_low_rank_start_keeps_the_kernel_of_the_drawn_c(dense):
     _, _, C = dense.discrete(space)
     drawn = torch.view_as_real(C[..., :8].detach().contiguous())
     assert abs(float(drawn.var()) - 0.5) < 0.05
+
+
+def test_states_that_do_not_decay_start_with_the_slowest_decay():
+    """Re a of Fourier is 0, which a logarithm cannot hold."""
+    space = AxisStateSpace(AxisConfig(8, state=8, basis="fourier"), 2)
+    torch.testing.assert_close(space.A_real.exp(), torch.full_like(space.A_real, 1e-4))
