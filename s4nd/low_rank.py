@@ -1,9 +1,10 @@
 """The spectrum of kernels whose A is diagonal plus low rank, M = diag(a) - P P^H.
 
-Letters: S state spaces, E channels of each, n conjugate pairs, K kernels per channel, R low rank,
-F frequencies. A complex number is two real ones, because compilers, exporters and some devices have
-no complex tensors: a tuple of two tensors, or one more dimension of 2 (real, imaginary). Parameters
-have it last, (n, 2). Here it comes before, (2, n), so that sums over it run along whole rows.
+Letters: S state spaces, E channels of each, H = S E, n conjugate pairs, K kernels per channel,
+R low rank, F frequencies. A complex number is two real ones, because compilers, exporters and some
+devices have no complex tensors: a tuple of two tensors, or one more dimension of 2 (real,
+imaginary). Parameters have it last, (n, 2). Here it comes before, (2, n), so that sums over it run
+along whole rows.
 
 On the roots of unity w of order `period`, the sum over l of k[l] w^l is c (I - w A)^-1 B, because c
 already contains the factor (I - A^period). With w = exp(-i t), s = sin(t/2), k = cos(t/2), y = dt/2

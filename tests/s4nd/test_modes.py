@@ -164,3 +164,15 @@ def test_exports_with_any_batch_size(dense, options):
     assert not len(layer._cache)  # what was traced is not kept
     with torch.no_grad():
         assert dense.relative(program.module()(signal), layer(signal)) < 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_generation_itself_converts_to_onnx(plain, dense, tmp_path):
+    """In training mode, where kernels are part of the graph and not constants."""
+    runtime = pytest.importorskip("onnxruntime")
+    layer, signal = layer_of("fourier", "matmul"), torch.randn(2, 4, 6, 5)
+    torch.onnx.export(layer, (signal,), dynamo=True, verbose=False).save(tmp_path / "layer.onnx")
+    session = runtime.InferenceSession(tmp_path / "layer.onnx")
+    (y,) = session.run(None, {session.get_inputs()[0].name: signal.numpy()})
+    assert dense.relative(y, layer(signal)) < 1e-5
