@@ -18,7 +18,7 @@ from s4nd import compiled
 from s4nd.bases import BASES
 from s4nd.initial import Shape, initial_values
 from s4nd.kernel import bandlimit_mask
-from s4nd.sampling import Wanted, sample, with_start
+from s4nd.kernel_sampling import Wanted, sample, with_start
 
 Start = Literal["random", "deterministic", "identity", "difference", "paper"]
 Padding = Literal["zeros", "replicate"]

@@ -15,7 +15,7 @@ from s4nd import compiled, conv
 from s4nd.axis import AxisConfig, AxisStateSpace, check_bandlimit
 from s4nd.cache import KernelCache, saved_tensor_hooks
 from s4nd.engine_choice import prefers_matmul
-from s4nd.sampling import Wanted, sample
+from s4nd.kernel_sampling import Wanted, sample
 
 Engine = Literal["auto", "matmul", "fft"]
 Rate = float | Sequence[float]

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import torch
 
 from s4nd.cache import saved_tensor_hooks
+from s4nd.kernel_sampling import Wanted, sample
 from s4nd.layer import S4ND, Given, Rate, without_autocast
-from s4nd.sampling import Wanted, sample
 
 
 class Call(NamedTuple):

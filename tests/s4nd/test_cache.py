@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from s4nd import S4ND, AxisConfig, sampling
+from s4nd import S4ND, AxisConfig, kernel_sampling
 from s4nd.cache import Memo
 from s4nd.grid import Grid
 
@@ -87,8 +87,8 @@ def test_kernels_are_released_when_the_layer_moves(plain, layer, leave):
 
 def test_constants_are_made_once_for_all_layers(plain, monkeypatch):
     made = []
-    monkeypatch.setattr(sampling, "_grids", Memo())
-    monkeypatch.setattr(sampling, "Grid", lambda *key: made.append(key) or Grid(*key))
+    monkeypatch.setattr(kernel_sampling, "_grids", Memo())
+    monkeypatch.setattr(kernel_sampling, "Grid", lambda *key: made.append(key) or Grid(*key))
     for _ in range(2):
         S4ND(3, [AxisConfig(6, state=8), AxisConfig(5, state=4)])(torch.randn(1, 3, 6, 5))
     assert [key[:2] for key in made] == [(6, 6), (5, 5)]

@@ -14,8 +14,13 @@ from pretrained_2d.networks.classifying_layers import (
     seen_by,
 )
 from pretrained_2d.networks.convolution import fold_patches
+from videopipe.inflation.classifying_head import (
+    check_num_classes,
+    give_head,
+    linear_head,
+    replace_head,
+)
 from videopipe.inflation.feature_maps import FeatureLevel, feature_levels, feature_maps
-from videopipe.inflation.heads import check_num_classes, give_head, linear_head, replace_head
 from videopipe.inflation.layer_plan import InflationPlan, make_plan
 from videopipe.inflation.mixing.folded_batch import FoldedBatch, restored_in_backward
 from videopipe.inflation.mixing.replacements import replacement

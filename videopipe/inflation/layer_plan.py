@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 from torch import nn
 
-from videopipe.inflation.heads import check_head, find_head
+from videopipe.inflation.classifying_head import check_head, find_head
 from videopipe.inflation.layer_selection import name_pattern, select_layers
 from videopipe.inflation.options import InflationError, InflationOptions
-from videopipe.inflation.survey import LayerTrace, survey, trial_images
+from videopipe.inflation.survey import LayerTrace, evaluating, survey, trial_images
 
 # Version 1 ignored `bidirectional` in all methods but s4nd, and cut causal kernels at the clip.
 VERSION = 2
@@ -79,7 +79,7 @@ def make_plan(
 
     Raises InflationError when nothing matches or the network does not run on such images.
     """
-    in_channels = input_channels(network)
+    in_channels = input_channels(network, image_size)
     try:
         traces = survey(network, image_size, in_channels)
     except (RuntimeError, ValueError, AssertionError, TypeError) as error:
@@ -100,17 +100,26 @@ def make_plan(
     return InflationPlan(options, tuple(layers), in_channels, named)
 
 
-def input_channels(network: nn.Module) -> int:
-    """Channels of an image: what the library says, or what the first convolution takes."""
+def input_channels(network: nn.Module, image_size: int) -> int:
+    """Channels of an image: those of the first convolution, or 3 where other layers feed it."""
     inner = getattr(network, "network", network)
     stem = getattr(inner, "pretrained_cfg", {}).get("first_conv")
-    names = [stem] if isinstance(stem, str) else list(stem or ())
-    for name in names:
-        module = dict(inner.named_modules()).get(name)
-        if isinstance(module, nn.Conv2d):
-            return module.in_channels
-    first = next((m for m in network.modules() if isinstance(m, nn.Conv2d)), None)
-    return 3 if first is None else first.in_channels
+    modules = dict(inner.named_modules())
+    named = [modules.get(name) for name in ([stem] if isinstance(stem, str) else stem or ())]
+    convolutions = (m for m in (*named, *network.modules()) if isinstance(m, nn.Conv2d))
+    first = next(convolutions, None)
+    channels = 3 if first is None else first.in_channels
+    # A layer that moves pixels into channels may come before the convolution (TResNet: 48 of 3).
+    return channels if channels <= 4 or _takes(network, image_size, channels) else 3
+
+
+def _takes(network: nn.Module, image_size: int, channels: int) -> bool:
+    try:
+        with evaluating(network):
+            network(trial_images(network, 1, image_size, channels))
+    except (RuntimeError, ValueError, AssertionError, TypeError):
+        return False
+    return True
 
 
 def _mixing_layers(

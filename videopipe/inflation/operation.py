@@ -88,13 +88,14 @@ def inflate_network(network: nn.Module, card: ModelCard, options: InflationOptio
     """The video network of a 2D network and its card; the 2D network stays as it is."""
     if can_rebuild(card, options):
         return rebuild(network, card, options)
-    channels, expected = input_channels(network), len(card.preprocessing.mean)
+    image_size, expected = card.preprocessing.image_size, len(card.preprocessing.mean)
+    channels = input_channels(network, image_size)
     if channels != expected:
         raise InflationError(
             f"{card.architecture} takes images of {channels} channels, but the checkpoint's mean "
             f"and std are for {expected}: adopt the weights with a matching mean and std"
         )
-    plan = make_plan(network, options, card.preprocessing.image_size)
+    plan = make_plan(network, options, image_size)
     folded = FoldedNetwork(copy.deepcopy(network), plan).eval()
     names = {name: _display_name(name, plan) for name in folded.state_dict()}
     state = {names[name]: tensor for name, tensor in folded.state_dict().items()}

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from videopipe.evaluation.text import table_text
 
 from videopipe.evaluation.multi_label import (
     average_precision,
@@ -17,6 +16,7 @@ from videopipe.evaluation.multi_label import (
     measure_multi_label,
 )
 from videopipe.evaluation.score_table import ScoreTable, read_scores, write_evaluation
+from videopipe.evaluation.table_text import table_text
 
 
 def by_definition(scores: Sequence[float], positive: Sequence[bool]) -> Fraction:

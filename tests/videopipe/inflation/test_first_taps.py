@@ -34,7 +34,8 @@ def test_adapters_start_uniform_as_a_convolution_of_torch() -> None:
 
 
 def test_input_channels_are_those_of_the_first_convolution() -> None:
-    assert input_channels(nn.Sequential(nn.Conv2d(1, 8, 3), nn.Conv2d(8, 8, 3))) == 1
-    assert input_channels(nn.Conv2d(4, 8, 3)) == 4
-    assert input_channels(nn.Conv2d(48, 8, 1)) == 3, "of patches that something else has made"
-    assert input_channels(nn.Linear(1, 1)) == 3
+    assert input_channels(nn.Sequential(nn.Conv2d(1, 8, 3), nn.Conv2d(8, 8, 3)), 8) == 1
+    assert input_channels(nn.Conv2d(5, 8, 3), 8) == 5
+    assert input_channels(nn.Linear(1, 1), 8) == 3
+    patches = nn.Sequential(nn.PixelUnshuffle(4), nn.Conv2d(48, 8, 1))
+    assert input_channels(patches, 8) == 3, "the convolution sees pixels moved into channels"

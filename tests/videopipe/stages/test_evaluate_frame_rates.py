@@ -59,7 +59,7 @@ def test_videos_that_are_away_during_the_other_frame_rates_make_no_wrong_number(
             for path in away:
                 path.with_suffix(".away").rename(path)
 
-    module = "videopipe.evaluation.temporal_resolution"
+    module = "videopipe.evaluation.operation"
     monkeypatch.setattr(f"{module}.resolution_table", without_videos)
     away[:] = videos.glob("test/*/*.mp4")
     with pytest.raises(DataError, match="8 of 8 videos have no scores"):
