@@ -22,9 +22,10 @@ WITH_BATCH_NORM = ("inception",)
 PROGRAM = """
 import json, sys
 from videopipe.cli import main
-for words in json.loads(sys.argv[1]):
-    if code := main(words):
-        sys.exit(code)
+if __name__ == "__main__":  # decoding processes import this file
+    for words in json.loads(sys.argv[1]):
+        if code := main(words):
+            sys.exit(code)
 """
 GROUPS = {
     "images": [name for name in TINY if name.startswith(("imagenet_", "cifar10_", "celeba_"))],
