@@ -12,6 +12,7 @@ from videopipe.commands.predict import (
     execution_of,
     fill_table,
     prepare_decoders,
+    scoring_of,
 )
 
 if TYPE_CHECKING:
@@ -69,7 +70,6 @@ def main(args: argparse.Namespace) -> int:
 def _request(args: argparse.Namespace) -> "EmbeddingRequest":
     from videopipe.errors import ConfigError
     from videopipe.prediction.embedding.embedding_request import INDEX, EmbeddingRequest
-    from videopipe.scoring.settings import Scoring
 
     out = Path(args.out)
     npy = not out.suffix
@@ -81,16 +81,7 @@ def _request(args: argparse.Namespace) -> "EmbeddingRequest":
             per=args.per,
             layer=args.layer,
             dtype=args.dtype,
-            scoring=Scoring(
-                clips=args.clips,
-                crops=args.crops,
-                windows=args.per != "video",
-                stride_seconds=args.stride_seconds,
-                num_frames=args.num_frames,
-                clip_seconds=args.clip_seconds,
-                precision=args.precision,
-                decoder=args.decoder,
-            ),
+            scoring=scoring_of(args, windows=args.per != "video"),
             execution=execution_of(args),
             limit=args.limit,
             frame_rate=args.frame_rate,

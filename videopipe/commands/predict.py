@@ -12,7 +12,7 @@ from videopipe.scoring.settings import Decoder
 
 if TYPE_CHECKING:
     from videopipe.prediction.request import TableRequest
-    from videopipe.scoring.settings import Execution
+    from videopipe.scoring.settings import Execution, Scoring
 
 SUMMARY = "predict the classes of videos: files, folders or lists in, one table out, resumable"
 PATHS_HELP = (
@@ -197,23 +197,13 @@ def prepare_decoders() -> None:
 def _request(args: argparse.Namespace) -> "TableRequest":
     from videopipe.errors import ConfigError
     from videopipe.prediction.request import TableRequest
-    from videopipe.scoring.settings import Scoring
 
     try:
         return TableRequest(
             model=Path(args.model),
             out=Path(args.out),
-            scoring=Scoring(
-                clips=args.clips,
-                crops=args.crops,
-                average=args.average,
-                windows=args.windows,
-                stride_seconds=args.stride_seconds,
-                num_frames=args.num_frames,
-                clip_seconds=args.clip_seconds,
-                precision=args.precision,
-                decoder=args.decoder,
-                embeddings=args.embeddings,
+            scoring=scoring_of(
+                args, average=args.average, windows=args.windows, embeddings=args.embeddings
             ),
             execution=execution_of(args),
             top_k=args.top_k,
@@ -226,6 +216,22 @@ def _request(args: argparse.Namespace) -> "TableRequest":
         )
     except ValueError as error:
         raise ConfigError([str(error)]) from None
+
+
+def scoring_of(args: argparse.Namespace, **others: Any) -> "Scoring":
+    """The settings of `add_sampling` and --stride-seconds, with those that one command has."""
+    from videopipe.scoring.settings import Scoring
+
+    return Scoring(
+        clips=args.clips,
+        crops=args.crops,
+        stride_seconds=args.stride_seconds,
+        num_frames=args.num_frames,
+        clip_seconds=args.clip_seconds,
+        precision=args.precision,
+        decoder=args.decoder,
+        **others,
+    )
 
 
 def execution_of(args: argparse.Namespace) -> "Execution":
