@@ -11,6 +11,7 @@ from pretrained_2d.checkpoints.foreign.naming import Convention
 # Parallel training, compilers and frameworks put a prefix before names: `module.`, `model.`,
 # `student.backbone.`. Any dotted prefix that this share of the names have in common is tried.
 SHARE_OF_NAMES, DEEPEST_PREFIX = 0.2, 6
+LARGEST_HEAD = 4  # tensors of a foreign head that structure may leave over: two linear layers
 COUNTER = "num_batches_tracked"  # of batch norms; only some programs save it, and nothing reads it
 
 
@@ -41,10 +42,35 @@ def match_by_structure(
 
     Kinds are the last parts of names (weight, bias, running_mean), so that two layers of equal
     shape may be confused only when the file lists them in another order than the network does.
-    The layers named `heads` may have another number of classes.
+    The layers named `heads` may have another number of classes, or be other layers altogether: a
+    few tensors at the end of the file that the body of the network does not have are left over.
     """
     theirs = [name for name in tensors if not name.endswith(COUNTER)]
     ours = [name for name in wanted if not name.endswith(COUNTER)]
+    pairs = _pairs(tensors, theirs, wanted, ours, heads)
+    rest: list[str] = []
+    if pairs is None and heads:
+        body = [name for name in ours if name.rpartition(".")[0] not in heads]
+        theirs, rest = theirs[: len(body)], theirs[len(body) :]
+        pairs = _pairs(tensors, theirs, wanted, body, ()) if len(rest) <= LARGEST_HEAD else None
+    if pairs is None:
+        return None
+    found = {our_name: tensors[their_name] for our_name, their_name in pairs.items()}
+    unknown = {f"{heads[0]}.{name}": name for name in rest}
+    return Match(
+        "order and shapes (the names differ)", (), {**pairs, **unknown}, found,
+        {our_name: tensors[name] for our_name, name in unknown.items()},
+    )  # fmt: skip
+
+
+def _pairs(
+    tensors: Mapping[str, Tensor],
+    theirs: Sequence[str],
+    wanted: Mapping[str, Tensor],
+    ours: Sequence[str],
+    heads: Sequence[str],
+) -> dict[str, str] | None:
+    """Our names -> theirs in the same place; None if a shape or kind differs."""
     if len(theirs) != len(ours):
         return None
     for their_name, our_name in zip(theirs, ours, strict=True):
@@ -54,9 +80,7 @@ def match_by_structure(
             their_shape, our_shape = their_shape[1:], our_shape[1:]
         if not same_kind or their_shape != our_shape:
             return None
-    names = dict(zip(ours, theirs, strict=True))
-    found = {ours: tensors[theirs] for ours, theirs in names.items()}
-    return Match("order and shapes (the names differ)", (), names, found)
+    return dict(zip(ours, theirs, strict=True))
 
 
 def _match(

@@ -131,13 +131,18 @@ def test_half_precision_is_converted_and_reported() -> None:
     assert "converted from float16 to float32" in report.notes
 
 
-def test_structure_serves_when_names_do_not() -> None:
-    theirs = stirred(build("timm/test_resnet", num_classes=4))
-    state = {
+def unnamed(network: nn.Module) -> dict[str, torch.Tensor]:
+    """The tensors in order, under names that say nothing but their kind."""
+    return {
         f"part_{index}.{name.rpartition('.')[2]}": tensor
-        for index, (name, tensor) in enumerate(theirs.network.state_dict().items())
+        for index, (name, tensor) in enumerate(network.state_dict().items())
         if not name.endswith("num_batches_tracked")
     }
+
+
+def test_structure_serves_when_names_do_not() -> None:
+    theirs = stirred(build("timm/test_resnet", num_classes=4))
+    state = unnamed(theirs.network)
     ours, found, report = load_foreign(file_of(state), "timm/test_resnet", {})
     assert "order and shapes" in report.convention
     assert len(report.renamed) == report.matched == len(state)
@@ -145,6 +150,38 @@ def test_structure_serves_when_names_do_not() -> None:
     signal = torch.randn(2, 3, 32, 32)
     with torch.inference_mode():
         torch.testing.assert_close(ours(signal), theirs(signal))
+
+
+def test_structure_leaves_out_a_head_that_is_not_wanted() -> None:
+    theirs = stirred(build("timm/test_resnet", num_classes=4))
+    state = unnamed(theirs.network)
+    encoder, found, report = load_foreign(file_of(state), "timm/test_resnet", {}, head="drop")
+    assert "order and shapes" in report.convention
+    assert found["num_classes"] == 0
+    assert report.left_out == tuple(list(state)[-2:])
+    signal = torch.randn(2, 3, 32, 32)
+    with torch.inference_mode():
+        torch.testing.assert_close(encoder(signal), theirs.embed(signal))
+
+
+def test_structure_leaves_out_a_private_head_of_two_layers() -> None:
+    theirs = stirred(build("timm/test_resnet", num_classes=0))
+    head = {
+        f"private_{place}.{kind}": torch.zeros(5, *size)
+        for place in (1, 3)
+        for kind, size in (("weight", (5,)), ("bias", ()))
+    }
+    state = {**unnamed(theirs.network), **head}
+    ours, found, report = load_foreign(file_of(state), "timm/test_resnet", {"num_classes": 6})
+    assert report.left_out == tuple(head)
+    assert report.new == ("network.fc.weight", "network.fc.bias")
+    assert found["num_classes"] == 6
+    signal = torch.randn(2, 3, 32, 32)
+    with torch.inference_mode():
+        torch.testing.assert_close(ours.embed(signal), theirs.embed(signal))
+    deeper = {**state, "private_5.weight": torch.zeros(5, 5)}
+    with pytest.raises(CheckpointError, match="does not fit"):
+        load_foreign(file_of(deeper), "timm/test_resnet", {"num_classes": 6})
 
 
 def test_original_names_of_a_network_that_timm_has_go_through_timm() -> None:
