@@ -1,0 +1,32 @@
+"""docs/journeys/encoder.md does what it says."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.journeys.walk import VARIABLES, Command, Walk, read_page
+
+
+def without_labels(step: object) -> object:
+    """Which neighbours and labels come out depends on the processor, and on the genuine videos."""
+    if isinstance(step, Command) and step.text.startswith("python - <<"):
+        return replace(step, output=step.output[:1])
+    if isinstance(step, Command) and step.text == "cat day.vtt":
+        return replace(step, output=step.output[:2])
+    if isinstance(step, Command) and "--timeline" in step.text:
+        return replace(step, output=tuple(line for line in step.output if "intervals" not in line))
+    return step
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_an_encoder_searches_classifies_and_leaves(
+    tmp_path: Path, weizmann: Path, weights: str
+) -> None:
+    variables = {**VARIABLES, "WEIZMANN": str(weizmann), "WEIGHTS": weights}
+    steps = [without_labels(step) for step in read_page("encoder.md")]
+    Walk(tmp_path, variables, {str(weizmann): "/data/weizmann"}).take(steps)
+    labels = json.loads((tmp_path / "drive.onnx.json").read_text())["labels"]
+    assert labels == sorted(folder.name for folder in weizmann.iterdir())
