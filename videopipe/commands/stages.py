@@ -69,7 +69,7 @@ def describe_fields(config: type, prefix: str = "") -> Iterator[tuple[str, str]]
             words.append(field.metadata["help"])
         if field.metadata.get("runtime"):
             words.append(
-                LIMIT if field.metadata.get("limit") else "changes speed only, not results"
+                LIMIT if field.metadata.get("limit") else "does not change the result"
             )
         yield f"{prefix}{field.name} = {_default(field)}", "; ".join(words)
 

@@ -28,7 +28,7 @@ def test_a_stage_shows_inputs_defaults_units_and_choices(stages: dict[str, Stage
         "  options = {}                    a mapping of names to floats",
         "  limit = null                    an integer or null",
         "  workers = 2                     an integer; decoding processes;"
-        " changes speed only, not results",
+        " does not change the result",
     ]
 
 
