@@ -13,6 +13,7 @@ from pretrained_2d.checkpoints.card import ModelCard
 from pretrained_2d.randomness import Sample, derive_seed
 from pretrained_2d.training.batches import Shares, Span, lay_out, load_batches
 from pretrained_2d.training.best import improved, publish, save_network
+from pretrained_2d.training.depthwise import DepthwiseByProducts
 from pretrained_2d.training.learner import Learner, naming_the_precision, start_processes
 from pretrained_2d.training.memory import (
     EVALUATION_BATCH_TOO_LARGE,
@@ -168,10 +169,12 @@ class TrainingRun:
         part = self.shares.rank * self.shares.accumulation + index
         torch.manual_seed(derive_seed(self.recipe.seed, "model", self.step, part))
         network = self.learner.wrapped
-        logits = network(signal) if phase.rate == 1 else network(signal, phase.rate)
-        loss = self.objective.loss(logits, targets)[:count].sum()
-        # DDP computes the mean over processes; the gradient of the batch is their sum.
-        self.accelerator.backward(loss * (self.shares.processes / size))
+        # The backward pass too: with gradient checkpointing it calls the network again.
+        with nullcontext() if self.recipe.compile else DepthwiseByProducts():
+            logits = network(signal) if phase.rate == 1 else network(signal, phase.rate)
+            loss = self.objective.loss(logits, targets)[:count].sum()
+            # DDP computes the mean over processes; the gradient of the batch is their sum.
+            self.accelerator.backward(loss * (self.shares.processes / size))
         with torch.no_grad():
             correct = self.objective.correct(logits, targets)[:count].sum()
             self.report.add_samples(loss.detach(), correct, count, self.step)
