@@ -68,9 +68,7 @@ def describe_fields(config: type, prefix: str = "") -> Iterator[tuple[str, str]]
         if field.metadata.get("help"):
             words.append(field.metadata["help"])
         if field.metadata.get("runtime"):
-            words.append(
-                LIMIT if field.metadata.get("limit") else "does not change the result"
-            )
+            words.append(LIMIT if field.metadata.get("limit") else "does not change the result")
         yield f"{prefix}{field.name} = {_default(field)}", "; ".join(words)
 
 
