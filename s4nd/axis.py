@@ -46,7 +46,7 @@ class AxisConfig:
         first basis function unscaled in each direction, which doubles a constant signal.
     padding: what lies beyond the ends of the signal, zeros or its end samples. With `replicate` a
         constant signal stays exactly as it is under `difference`.
-    discretisation: of a diagonal A (low-rank ones are bilinear). low_rank: columns of P.
+    discretisation: rule for a diagonal A (low-rank ones are bilinear). low_rank: columns of P.
     period: C is stored as C (I - A^period), which makes low-rank kernels cheap; None means size.
     """
 
@@ -137,7 +137,7 @@ class AxisStateSpace(nn.Module):
             )
         self.config, self.channels, self.outputs = config, channels, outputs
         self.bandlimit = config.bandlimit
-        self.conversions = 0  # times the parameters were moved or cast, which no version counts
+        self.conversions = 0  # moves and casts, which do not change the version of a parameter
         copies, pairs, rank = config.copies, config.state // 2, config.num_low_rank
         kernels = outputs * (2 if config.bidirectional else 1)
         self.log_dt = nn.Parameter(torch.empty(channels, 1))
@@ -198,7 +198,7 @@ class AxisStateSpace(nn.Module):
         return sample([Wanted(self, length, rate)])[0]
 
     def _compiled_taps(self, length: int, rate: float) -> Tensor:
-        """The same, without the delta of an identity start."""
+        """`taps` by the compiled form, without the delta at lag 0."""
         c = self._limited(self.C, torch.float64)
         assert self.P is not None
         shared = (self.log_dt, self.A_real, self.A_imag, self.B, self.P)

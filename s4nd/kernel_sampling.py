@@ -152,7 +152,7 @@ def with_start(taps: Tensor, space: AxisStateSpace) -> Tensor:
         return taps
     delta = functional.pad(taps.new_ones(1), (length, length - 1))
     if start == "identity":
-        # A state space counts by 1 / state: so it leaves zero no faster than taps would.
+        # Scaled by 1 / state, a state space grows from zero no faster than plain taps would.
         return taps / space.config.state + delta
     # The taps sum to one, whatever the parameters, the length and the rate: the response of the
     # sampled kernel to a constant signal is subtracted at lag 0, where nothing is mixed.

@@ -141,7 +141,7 @@ def _without_column(table: Complex, column: int, shift: Tensor) -> Complex:
 
 
 def spectrum(values: Tensor, y: Tensor, c: Tensor, shared: SharedNumbers, grid: Grid) -> Tensor:
-    """Of the kernel c (I - A^period)^-1 A^l B of the bilinear system: (S, E, K, 2F + 1).
+    """The spectrum of the kernel c (I - A^period)^-1 A^l B, bilinear: (S, E, K, 2F + 1).
 
     Real parts at the frequencies of the grid, then imaginary parts; then the mean, which is the
     zero frequency. values of `eliminate`, (K, 2, S E F).
