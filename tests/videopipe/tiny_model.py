@@ -43,6 +43,20 @@ def save_tiny_model(folder: Path, *, ndim: int = 3, seed: int = 0) -> Path:
     return folder
 
 
+@pytest.fixture
+def isotropic_backbone(tmp_path: Path) -> Path:
+    """The checkpoint folder of a small 2D S4ND network with three classes."""
+    options = {"depth": 1, "width": 8, "image_size": 16, "num_classes": 3}
+    card = ModelCard(
+        architecture="isotropic",
+        options=options,
+        labels=("x", "y", "z"),
+        preprocessing=Preprocessing(image_size=16, resize=16),
+    )
+    save_checkpoint(tmp_path / "2d", build(card.architecture, **options), card)
+    return tmp_path / "2d"
+
+
 @pytest.fixture(scope="session")
 def make_tiny_model() -> Callable[..., Path]:
     """`make_tiny_model(folder, ndim=3, seed=0)` -> folder"""
