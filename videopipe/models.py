@@ -1,4 +1,4 @@
-"""Loading any checkpoint folder: images or clips, rebuilt in 3D, folded or probed."""
+"""Load any checkpoint folder: networks of images or clips, rebuilt in 3D, folded or probed."""
 
 import os
 import re

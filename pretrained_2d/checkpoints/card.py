@@ -55,7 +55,7 @@ class ModelCard:
     options: Mapping[str, Any] = field(default_factory=dict)  # keywords of the builder, JSON
     ndim: int = 2  # 2: images, 3: clips (time, height, width)
     labels: tuple[str, ...] | None = None
-    multi_label: bool = False  # each class is there or not, on its own: sigmoid, not softmax
+    multi_label: bool = False  # classes are independent: sigmoid, not softmax
     preprocessing: Preprocessing = field(default_factory=Preprocessing)
     num_frames: int | None = None  # per clip
     clip_seconds: float | None = None

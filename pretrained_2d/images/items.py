@@ -143,7 +143,7 @@ class ImageListing:
     layout: str
     labels: tuple[str, ...]
     splits: Mapping[str, ImageItems]  # "train", and where there are "val" and "test"
-    multilabel: bool = False  # labels are attributes, each there or not
+    multilabel: bool = False  # labels are independent attributes
     ignored: int = 0  # files in class folders that are no images
 
     def describe(self) -> str:

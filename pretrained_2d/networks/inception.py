@@ -50,7 +50,7 @@ class InceptionConfig:
     num_frames: int = 64
     head_dropout: float = 0.0
     norm_scale: bool = False
-    temporal_padding: Literal["zeros", "replicate"] = "zeros"  # of convolutions, beyond a clip
+    temporal_padding: Literal["zeros", "replicate"] = "zeros"  # along time, of convolutions
 
     def __post_init__(self) -> None:
         if self.ndim not in (2, 3):

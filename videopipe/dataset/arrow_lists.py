@@ -16,7 +16,7 @@ ROWS_AT_A_TIME = 8192
 def arrow_rows(
     file: Path, known: Collection[str], paths: Sequence[str]
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The rows with their numbers from 1, read as they are drawn; only the `known` columns.
+    """Iterate over the rows with their numbers from 1; only the `known` columns are read.
 
     One of the columns `paths` must be there and hold text.
     """

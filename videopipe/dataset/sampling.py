@@ -1,7 +1,7 @@
 """Choosing clips of a video and the times of their frames, in seconds.
 
-All functions are pure; files and frame rates play no part. Random functions take the random number
-as an argument, a fraction from 0 to 1.
+All functions are pure and independent of files and frame rates. Random functions take the random
+number as an argument, a fraction from 0 to 1.
 """
 
 import math

@@ -28,13 +28,13 @@ from videopipe.system.processes import connected_processes
 
 @dataclass(frozen=True)
 class Journal:
-    """Where an evaluation keeps the scores of each video as soon as it has them."""
+    """The folder in which an evaluation stores the scores of each video once they are computed."""
 
     folder: Path
-    identity: Mapping[str, Any]  # JSON: what decides the scores beside the settings of scoring
+    identity: Mapping[str, Any]  # JSON: decides the scores, with the settings of scoring
 
     def also(self, **identity: Any) -> "Journal":
-        """The same folder for scores that something else decides as well."""
+        """The same folder, with further values that decide the scores."""
         return Journal(self.folder, {**self.identity, **identity})
 
 

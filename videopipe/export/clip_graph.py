@@ -43,7 +43,7 @@ class GraphInput:
 
     @property
     def name(self) -> str:
-        """Of the input in the file."""
+        """Name of the input in the file."""
         return "images" if self.num_frames is None else "clips"
 
     @property

@@ -111,6 +111,6 @@ class Stage(Generic[Config]):
 
     @property
     def sentence(self) -> str:
-        """What the stage does: the first line of the module that defines it."""
+        """A description: the first line of the module that defines the stage."""
         words = sys.modules[self.run.__module__].__doc__ or ""
         return words.strip().split("\n", 1)[0]

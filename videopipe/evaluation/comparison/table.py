@@ -15,7 +15,7 @@ from videopipe.pipeline.stage import Result, shown
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One evaluation: the row that it belongs to, and which repeat of that row it is."""
+    """One evaluation, with the row and the repeat that it belongs to."""
 
     row: str
     stage: str

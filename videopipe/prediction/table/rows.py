@@ -40,7 +40,7 @@ class Columns:
         fields = base_fields()
         for rank in range(1, self.num_top + 1):
             fields += [(f"label_{rank}", pa.string()), (f"probability_{rank}", pa.float32())]
-        fields.append(("entropy", pa.float32()))  # in nats; high means undecided
+        fields.append(("entropy", pa.float32()))  # in nats
         if self.scores:
             fields.append(("scores", pa.list_(pa.float32())))
         if self.embeddings:

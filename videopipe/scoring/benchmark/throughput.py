@@ -14,21 +14,21 @@ from videopipe.scoring.engine import Engine
 from videopipe.scoring.settings import Execution, Scoring, available_cores
 from videopipe.system.status import USED
 
-MUCH = 0.6  # of the time spent waiting for one part, from which it is called the slower one
+MUCH = 0.6  # share of the time spent waiting for a part, above which it is the bottleneck
 
 
 @dataclass
 class Throughput:
-    """A model with one choice of processes and threads."""
+    """The speed of a model with one choice of processes and threads."""
 
     execution: Execution
     clips_per_second: float = 0.0  # the best of the rounds
-    waiting_for_decoders: float = 0.0  # shares of the time of that round
+    waiting_for_decoders: float = 0.0  # as a share of the time of that round
     waiting_for_model: float = 0.0
 
     @property
     def words(self) -> str:
-        """The options of a command that choose it."""
+        """The command-line options that set this choice."""
         threads = self.execution.threads
         chosen = f"--workers {self.execution.workers}"
         return chosen if threads is None else f"{chosen} --threads {threads}"
