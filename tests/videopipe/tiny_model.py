@@ -16,7 +16,7 @@ LABELS = ("left", "right", "up", "down")
 
 
 def save_tiny_model(folder: Path, *, ndim: int = 3, seed: int = 0) -> Path:
-    """A ConvNeXt of a few thousand weights with an opinion: its head is not zero."""
+    """A ConvNeXt of a few thousand weights, with a random head instead of zeros."""
     torch.manual_seed(seed)
     options = {
         "num_classes": len(LABELS),
@@ -70,7 +70,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def noisy_video() -> Callable[..., Path]:
-    """Writes a video that no other looks like: coarse noise that drifts, from a seed."""
+    """Writes a video of drifting coarse noise that is unique to its seed."""
 
     def write(
         path: Path, seed: int, num_frames: int = 15, size: tuple[int, int] = (40, 56)

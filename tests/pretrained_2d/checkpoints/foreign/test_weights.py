@@ -15,7 +15,7 @@ def file_of(state: dict[str, Tensor], name: str = "weights.pth") -> TensorFile:
 
 
 def stirred(network: nn.Module) -> nn.Module:
-    """Every weight takes part in the answer, also those that start at zero or one."""
+    """Noise is added to every weight: zeros and ones would hide mistakes."""
     for parameter in network.parameters():
         with torch.no_grad():
             scale = 0.05 if parameter.ndim > 1 else 0.3
@@ -140,7 +140,7 @@ def unnamed(network: nn.Module) -> dict[str, torch.Tensor]:
     }
 
 
-def test_structure_serves_when_names_do_not() -> None:
+def test_tensors_are_matched_by_structure_where_names_differ() -> None:
     theirs = stirred(build("timm/test_resnet", num_classes=4))
     state = unnamed(theirs.network)
     ours, found, report = load_foreign(file_of(state), "timm/test_resnet", {})
