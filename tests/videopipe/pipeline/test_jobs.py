@@ -149,9 +149,11 @@ name: p
 stages:
   clips: {use: read}
   model: {use: fit, inputs: {clips: clips}, matrix: {clip_seconds: [2, 0.5]}}
+  other: {use: fit, inputs: {clips: clips}, matrix: {limit: [4, null]}}
 """
     labels = [job.label for job in load(text).jobs]
-    assert labels == ["clips", "model (clip_seconds=2)", "model (clip_seconds=0.5)"]
+    assert labels[1:3] == ["model (clip_seconds=2)", "model (clip_seconds=0.5)"]
+    assert labels[3:] == ["other (limit=4)", "other (limit=null)"]
 
 
 def test_a_pattern_sets_every_stage_that_fits(load: Load) -> None:

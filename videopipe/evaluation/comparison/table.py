@@ -10,7 +10,8 @@ import numpy as np
 from videopipe.errors import DataError
 from videopipe.evaluation.score_table import Metrics, ScoreTable, read_metrics, read_scores
 from videopipe.evaluation.statistics import PairedComparison, compare_paired, proportion
-from videopipe.pipeline.stage import Result, shown
+from videopipe.pipeline.document.scalars import shown
+from videopipe.pipeline.stage import Result
 
 
 @dataclass(frozen=True)
