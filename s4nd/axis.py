@@ -166,13 +166,14 @@ class AxisStateSpace(nn.Module):
 
     def continuous(self, rate: float = 1.0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Step and diagonal state space: dt (H, 1), a and b (H or 1, n, 2), c (K, H, n, 2)."""
-        wide = self._wide()
+        wide = self.kernel_dtype()
         dt = self.log_dt.to(wide).exp() * rate
         a = torch.stack((-self.A_real.to(wide).exp(), -self.A_imag.to(wide)), -1)  # (S, n, 2)
         c = self._limited(self.C.to(wide), wide)
         return dt, self._tile(a), self._tile(self.B[0].to(wide)), c
 
-    def _wide(self) -> torch.dtype:
+    def kernel_dtype(self) -> torch.dtype:
+        """That of the parameters, but at least single precision."""
         return torch.promote_types(self.C.dtype, torch.float32)
 
     def _limited(self, c: Tensor, dtype: torch.dtype) -> Tensor:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from videopipe.errors import DataError
+from videopipe.errors import DataError, first_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,11 +34,10 @@ def arrow_rows(
         if error.errno is not None:
             words = error.strerror or str(error)
             raise DataError(f"{file}: the list of videos cannot be read ({words})") from None
-        raise DataError(f"{file}: damaged after row {row} ({_first_line(error)})") from None
+        raise DataError(f"{file}: damaged after row {row} ({first_line(error)})") from None
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise DataError(
-            f"{file}: not a Parquet or Arrow file, or damaged after row {row} "
-            f"({_first_line(error)})"
+            f"{file}: not a Parquet or Arrow file, or damaged after row {row} ({first_line(error)})"
         ) from None
 
 
@@ -88,7 +87,3 @@ def _checked(
             "as bytes can be read from tar shards"
         )
     return names
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

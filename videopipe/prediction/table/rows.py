@@ -1,4 +1,4 @@
-"""The rows of predictions: their columns, and how they are filled from scores.
+"""The rows of predictions: their columns, and how they are filled; `parts.py` writes them.
 
 A row is a plain dictionary. Nothing in it depends on when, where or how fast it was computed, so
 that an interrupted and resumed run gives the same rows as an uninterrupted one.
