@@ -173,7 +173,7 @@ class AxisStateSpace(nn.Module):
         return dt, self._tile(a), self._tile(self.B[0].to(wide)), c
 
     def kernel_dtype(self) -> torch.dtype:
-        """That of the parameters, but at least single precision."""
+        """The precision of kernels: that of the parameters, but at least float32."""
         return torch.promote_types(self.C.dtype, torch.float32)
 
     def _limited(self, c: Tensor, dtype: torch.dtype) -> Tensor:

@@ -132,7 +132,7 @@ def _step_and_c(group: Sequence[Wanted], dtype: torch.dtype) -> tuple[Tensor, Te
 
 
 def _finish(group: Sequence[Wanted], taps: Tensor) -> list[Tensor]:
-    """Taps (outputs, S, E, 2 L) of a group -> what each of its axes wants."""
+    """Taps (outputs, S, E, 2 L) of a group -> the taps or matrices of each of its axes."""
     space, _, _, size, delta = group[0]
     result = taps.to(space.kernel_dtype())
     if delta:

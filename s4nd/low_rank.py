@@ -33,7 +33,7 @@ def accurate_dtype(device: torch.device) -> torch.dtype:
 
 
 class SharedNumbers(NamedTuple):
-    """What all channels of a state space share; the first dimension is S."""
+    """Numbers that all channels of a state space share; the first dimension is S."""
 
     poles: Tensor  # (S, n, 2): |a|^2 and Re a
     weights: Tensor  # (S, (1 + R) 2, 2, n): turn the parts of c into residues

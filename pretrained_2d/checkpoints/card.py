@@ -49,7 +49,7 @@ class Preprocessing:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCard:
-    """What `config.json` says. It alone rebuilds the model; `model.safetensors` then fills it."""
+    """The content of `config.json`, from which the model is rebuilt without its weights."""
 
     architecture: str  # "convnext_tiny", "timm/resnet18", …
     options: Mapping[str, Any] = field(default_factory=dict)  # keywords of the builder, JSON

@@ -138,7 +138,7 @@ def random_subset(items: ImageItems, limit: int | None, seed: int) -> ImageItems
 
 @dataclass(frozen=True)
 class ImageListing:
-    """What was found in a folder of images."""
+    """The images found in a folder, by split."""
 
     layout: str
     labels: tuple[str, ...]

@@ -112,7 +112,7 @@ def _with_properties(record: VideoRecord, info: VideoInfo, problems: Sequence[st
 
 
 def with_file_facts(record: VideoRecord) -> VideoRecord:
-    """The record with size and modification time, by which a later run sees a change."""
+    """The record with size and modification time, by which a later run detects a change."""
     try:
         status = Path(record.path).stat()
     except (OSError, ValueError):

@@ -108,7 +108,7 @@ def trace(
 
 @dataclass(frozen=True)
 class GraphShapes:
-    """What some runtimes limit: the rank of tensors, and convolutions over three axes."""
+    """Properties that some runtimes limit: the rank of tensors, and 3D convolutions."""
 
     largest_rank: int
     convolutions_3d: int

@@ -121,7 +121,7 @@ def read_arrow_journal(journal: Path) -> Iterator[pa.RecordBatch]:
 
 
 def _checksum(batch: pa.RecordBatch) -> bytes:
-    """Of the values. A map of nulls is left out where there are none: a file may omit it."""
+    """The checksum of the values. A validity map without nulls is left out: a file may omit it."""
     value = len(batch)
     for column in batch.columns:
         nulls, *values = column.buffers()
