@@ -1,4 +1,4 @@
-"""Inception-v1 with batch norm for images, and Inception-I3D, the same network grown along time.
+"""Inception-v1 with batch norm for images, and Inception-I3D, the same network inflated along time.
 
 Szegedy et al., "Going deeper with convolutions" (2015); Ioffe and Szegedy, "Batch normalization"
 (2015); Carreira and Zisserman, "Quo vadis, action recognition?" (2017). Layers are named as in the
