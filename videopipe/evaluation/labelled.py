@@ -24,6 +24,7 @@ from videopipe.scoring.engine import Engine
 from videopipe.scoring.scores import VideoScores
 from videopipe.scoring.settings import Execution, Scoring
 from videopipe.system.processes import connected_processes
+from videopipe.system.progress import counted
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ def check_failed(
     raise DataError(
         f"{len(failed)} of {num_videos} videos have no scores, more than max_failed "
         f"({max_failed:g} of them): "
-        + "; ".join(f"{reason} ({count} videos)" for reason, count in counts)
+        + "; ".join(f"{reason} ({counted(count, 'video')})" for reason, count in counts)
         + f". First: {failed[0][0]}. Make the videos readable, or raise max_failed"
     )
 
