@@ -103,7 +103,7 @@ def add_sampling(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         "--frame-rate", type=float, metavar="FPS",
         help="read folders of numbered images as videos with this many frames per second",
     )  # fmt: skip
-    sampling.add_argument("--crops", type=int, choices=(1, 3), default=1, help="crops per clip (1)")
+    sampling.add_argument("--crops", type=int, choices=(1, 3), default=1, help="per clip (1)")
     sampling.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="fp32")
     sampling.add_argument(
         "--decoder", choices=get_args(Decoder), default="auto", help="decoding backend (auto)"

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from videopipe.errors import DataError, first_line
+from videopipe.errors import DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -16,7 +16,7 @@ ROWS_AT_A_TIME = 8192
 def arrow_rows(
     file: Path, known: Collection[str], paths: Sequence[str]
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Iterate over the rows with their numbers from 1; only the `known` columns are read.
+    """The rows with their numbers from 1, read as they are drawn; only the `known` columns.
 
     One of the columns `paths` must be there and hold text.
     """
@@ -34,10 +34,11 @@ def arrow_rows(
         if error.errno is not None:
             words = error.strerror or str(error)
             raise DataError(f"{file}: the list of videos cannot be read ({words})") from None
-        raise DataError(f"{file}: damaged after row {row} ({first_line(error)})") from None
+        raise DataError(f"{file}: damaged after row {row} ({_first_line(error)})") from None
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise DataError(
-            f"{file}: not a Parquet or Arrow file, or damaged after row {row} ({first_line(error)})"
+            f"{file}: not a Parquet or Arrow file, or damaged after row {row} "
+            f"({_first_line(error)})"
         ) from None
 
 
@@ -87,3 +88,7 @@ def _checked(
             "as bytes can be read from tar shards"
         )
     return names
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -59,7 +59,7 @@ class ListEntry:
 
 
 def read_list(file: Path) -> tuple[str, Iterator[ListEntry]]:
-    """The kind of a list in words, and an iterator over its entries, which reads as it goes."""
+    """What kind of list a file is, in words, and its entries; they are read as they are drawn."""
     suffix = file.suffix.lower()
     if suffix == ".jsonl":
         return "a JSONL manifest", _table_entries(file, _json_rows(file))

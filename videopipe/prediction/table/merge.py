@@ -1,5 +1,6 @@
 """Merge many parts into one table, in the order of the videos, with bounded memory."""
 
+import os
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -8,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pretrained_2d.atomic import new_file
+from pretrained_2d.atomic import sync_folder
 from videopipe.errors import VideopipeError
 from videopipe.prediction.table.formats import format_of
 from videopipe.prediction.table.parts import explained, read_group, scan_part
@@ -54,8 +55,17 @@ def merge_parts(
             yield _with_new_ids(merged, new_ids) if new_ids else merged
             start += len(numbers)
 
-    with explained(target.parent), new_file(target) as file:
-        format_of(target).write(file, schema, tables())
+    with explained(target.parent):
+        beside = target.with_name(f".{target.name}.partial")
+        try:
+            with beside.open("wb") as file:
+                format_of(target).write(file, schema, tables())
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(target)
+        finally:
+            beside.unlink(missing_ok=True)
+        sync_folder(target.parent)
     return counts
 
 
