@@ -51,7 +51,7 @@ MINUTES ?= 20
 mutants: $(INSTALLED)
 	$(BIN)/python tools/mutants.py --count $(COUNT) --minutes $(MINUTES) --workers $(WORKERS)
 
-# Your own videos: make bench VIDEOS=folder. On a machine that does nothing else.
+# Your own videos: make bench VIDEOS=folder. Run it on an idle machine.
 bench: $(INSTALLED)
 	$(BIN)/python tools/bench.py $(if $(VIDEOS),--videos "$(VIDEOS)")
 

@@ -1,9 +1,9 @@
-"""Networks of the paper, checkpoints that anyone can read, and how networks are trained."""
+"""Networks of the paper, checkpoint folders, data sets of images, and training."""
 
 from importlib import import_module
 from typing import Any
 
-# Names are looked up when asked for, so that importing the package stays quick.
+# Names are imported on first use, so that importing the package is quick.
 _HOMES = {
     "build": "networks.backbones",
     "BACKBONES": "networks.backbones",

@@ -7,23 +7,34 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 LEFTOVER = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.(?P<state>partial|older)")
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Replace `path` by `content` atomically, also when the process is killed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
+@contextmanager
+def new_file(path: Path, beside: Path | None = None) -> Iterator[BinaryIO]:
+    """A file that takes the name `path` (replacing an older one) when the body ends without error.
+
+    Until then it is called `beside`, by default `.NAME.partial`; only one process may write it.
+    """
+    beside = beside or path.with_name(f".{path.name}.partial")
     try:
         with beside.open("wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replace `path` by `content` atomically, also when the process is killed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with new_file(path, path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")) as file:
+        file.write(content)
 
 
 def write_together(folder: Path, contents: Mapping[str, bytes]) -> None:

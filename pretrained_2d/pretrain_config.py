@@ -1,4 +1,4 @@
-"""The settings of a pretraining: which network, which images, which resolutions, which recipe."""
+"""The settings of a pretraining."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,18 +15,18 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 class PhaseConfig:
     """A phase of progressive training, with its own warm-up and decay."""
 
-    epochs: int = setting(help="of this phase; together they replace recipe.epochs")
-    size: int | None = setting(None, "of the images shown; image_size if not given", unit="pixels")
-    bandlimit: float | None = setting(None, "of all S4ND layers in this phase; null is none")
+    epochs: int = setting(help="epochs of this phase; the sum over phases replaces recipe.epochs")
+    size: int | None = setting(None, "training size; image_size if not given", unit="pixels")
+    bandlimit: float | None = setting(None, "bandlimit of all S4ND layers; null: none")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainConfig:
-    """Which network, which images, which resolutions, which recipe."""
+    """The network, the images, the resolutions and the recipe of a pretraining."""
 
-    architecture: str = setting(help="as in `videopipe models`")
+    architecture: str = setting(help="a network that `videopipe models` lists")
     options: dict[str, Any] = setting(
-        default_factory=dict, help="of the network; `axis` lists differences from its defaults"
+        default_factory=dict, help="options of the network; `axis` changes its default axes"
     )
     data: Path | None = setting(None, "folder of images; not needed with the input `data`")
     large_data: Path | None = setting(
@@ -36,20 +36,20 @@ class PretrainConfig:
         None, "version of large_data, such as 2012; another version means other data"
     )
 
-    image_size: int = setting(224, "of the base resolution, which has rate 1", unit="pixels")
+    image_size: int = setting(224, "side of the base resolution, which has rate 1", unit="pixels")
     resize: int | None = setting(None, "short side before the crop; image_size if not given")
     crop_first: int | None = setting(None, "centre cut out before resizing", unit="pixels")
-    interpolation: Literal["bilinear", "bicubic"] = setting("bilinear", "of resizing files")
-    mean: tuple[float, float, float] = setting(IMAGENET_MEAN, "of the colours, in [0, 1]")
-    std: tuple[float, float, float] = setting(IMAGENET_STD, "of the colours, in [0, 1]")
-    train_size: int | None = setting(None, "of training images; image_size if not given")
+    interpolation: Literal["bilinear", "bicubic"] = setting("bilinear", "filter of the resizing")
+    mean: tuple[float, float, float] = setting(IMAGENET_MEAN, "mean of values in [0, 1]")
+    std: tuple[float, float, float] = setting(IMAGENET_STD, "deviation of values in [0, 1]")
+    train_size: int | None = setting(None, "side of training images; image_size if not given")
     test_sizes: tuple[int, ...] = setting(
-        (), "evaluated besides image_size, each with its own best network", unit="pixels"
+        (), "sizes to evaluate besides image_size, each with its own best network", unit="pixels"
     )
     phases: tuple[PhaseConfig, ...] = setting((), "progressive training, instead of train_size")
 
     augmentation: ImageAugmentation = setting(
-        default_factory=ImageAugmentation, help="of training images"
+        default_factory=ImageAugmentation, help="augmentation of training images"
     )
     recipe: Recipe = setting(default_factory=Recipe, help="how to train")
     objective: Literal["auto", "cross_entropy", "binary_cross_entropy"] = setting(
@@ -58,11 +58,11 @@ class PretrainConfig:
     monitor: tuple[str, ...] = setting(
         ("accuracy",), "metrics whose best networks are kept; the first gives the result"
     )
-    validation_share: float = setting(0.1, "of the training images, where there is no val split")
-    max_images: int | None = setting(None, "use that many training images only, for trials")
-    max_test_images: int | None = setting(None, "the same for validation and test images")
+    validation_share: float = setting(0.1, "share of training images, if there is no val split")
+    max_images: int | None = setting(None, "number of training images to use, for trials")
+    max_test_images: int | None = setting(None, "number of validation and of test images to use")
     max_broken: int = setting(0, "images per split that may be unreadable; they are left out")
-    test_batch_size: int = setting(256, "images at once in evaluation", runtime=True)
+    test_batch_size: int = setting(256, "images per batch in evaluation", runtime=True)
 
     def __post_init__(self) -> None:
         if self.data is not None and self.large_data is not None:
@@ -76,5 +76,5 @@ class PretrainConfig:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Every size evaluated, the smallest first."""
+        """All sizes that are evaluated, the smallest first."""
         return tuple(sorted({*self.test_sizes, self.image_size}))

@@ -15,7 +15,7 @@ def setting(
     added: bool = False,
     default_factory: Any = MISSING,
 ) -> Any:
-    """A dataclass field that carries its meaning: `lr: float = setting(1e-4, "peak rate")`.
+    """A dataclass field with its help text: `lr: float = setting(1e-4, "peak rate")`.
 
     `unit` is shown in help and errors ("seconds", "pixels"). A `runtime` field changes speed and
     not the result (workers, device, log interval), so it is left out of fingerprints. A `limit`

@@ -46,7 +46,7 @@ class AxisConfig:
         first basis function unscaled in each direction, which doubles a constant signal.
     padding: what lies beyond the ends of the signal, zeros or its end samples. With `replicate` a
         constant signal stays exactly as it is under `difference`.
-    discretisation: of a diagonal A (low-rank ones are bilinear). low_rank: columns of P.
+    discretisation: rule for a diagonal A (low-rank ones are bilinear). low_rank: columns of P.
     period: C is stored as C (I - A^period), which makes low-rank kernels cheap; None means size.
     """
 
@@ -137,7 +137,7 @@ class AxisStateSpace(nn.Module):
             )
         self.config, self.channels, self.outputs = config, channels, outputs
         self.bandlimit = config.bandlimit
-        self.conversions = 0  # times the parameters were moved or cast, which no version counts
+        self.conversions = 0  # moves and casts, which do not change the version of a parameter
         copies, pairs, rank = config.copies, config.state // 2, config.num_low_rank
         kernels = outputs * (2 if config.bidirectional else 1)
         self.log_dt = nn.Parameter(torch.empty(channels, 1))
@@ -166,13 +166,14 @@ class AxisStateSpace(nn.Module):
 
     def continuous(self, rate: float = 1.0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Step and diagonal state space: dt (H, 1), a and b (H or 1, n, 2), c (K, H, n, 2)."""
-        wide = self._wide()
+        wide = self.kernel_dtype()
         dt = self.log_dt.to(wide).exp() * rate
         a = torch.stack((-self.A_real.to(wide).exp(), -self.A_imag.to(wide)), -1)  # (S, n, 2)
         c = self._limited(self.C.to(wide), wide)
         return dt, self._tile(a), self._tile(self.B[0].to(wide)), c
 
-    def _wide(self) -> torch.dtype:
+    def kernel_dtype(self) -> torch.dtype:
+        """The precision of kernels: that of the parameters, but at least float32."""
         return torch.promote_types(self.C.dtype, torch.float32)
 
     def _limited(self, c: Tensor, dtype: torch.dtype) -> Tensor:
@@ -198,7 +199,7 @@ class AxisStateSpace(nn.Module):
         return sample([Wanted(self, length, rate)])[0]
 
     def _compiled_taps(self, length: int, rate: float) -> Tensor:
-        """The same, without the delta of an identity start."""
+        """`taps` by the compiled form, without the delta at lag 0."""
         c = self._limited(self.C, torch.float64)
         assert self.P is not None
         shared = (self.log_dt, self.A_real, self.A_imag, self.B, self.P)

@@ -1,4 +1,4 @@
-"""Results that are kept from call to call."""
+"""Caches of results across calls."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MAX_ENTRIES = 8
 
 
 def may_keep() -> bool:
-    """Whether tensors made now are ordinary ones that a later call can use.
+    """Whether tensors made now are ordinary tensors, which may be cached for later calls.
 
-    Not while a call is traced or transformed, and not under a dispatch mode such as that of fake
-    tensors: what is made there belongs to the trace.
+    False while a call is traced or transformed and under a dispatch mode such as that of fake
+    tensors: tensors made there belong to the trace.
     """
     if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
         return False
@@ -29,7 +29,7 @@ def may_keep() -> bool:
 
 
 def saved_tensor_hooks() -> object:
-    """The hooks that autograd saves tensors with now, such as those of a checkpoint, or None.
+    """The saved-tensor hooks of autograd that are active now, such as a checkpoint's, or None.
 
     A checkpointed block runs again in the backward pass, where it must save what it saved before.
     """
@@ -39,7 +39,7 @@ def saved_tensor_hooks() -> object:
 
 
 class Memo:
-    """The last few results by key; several threads may use it.
+    """The last few results by key; thread-safe.
 
     A copied or unpickled memo is empty: it is not part of a layer's state.
     """
@@ -50,7 +50,7 @@ class Memo:
         self._lock = Lock()
 
     def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """The result of this key, made if it is not there."""
+        """The result of this key; made if it is not cached."""
         if not may_keep():
             return make()
         found = self._entries.get(key)
@@ -64,7 +64,7 @@ class Memo:
         return found
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all results."""
         with self._lock:
             self._entries.clear()
 
@@ -88,9 +88,9 @@ class KernelCache(Memo):
         """The tensors of this key, made without gradient."""
         parameters = [p for space in spaces for p in space.parameters()]
         if not may_keep() or any(p.is_inference() for p in parameters):
-            return make()  # no version counts the changes of inference tensors
-        # In-place changes raise the version, `load_state_dict(assign=True)` gives other tensors
-        # (they are kept, so an id is not used again), and `.to()` is counted by the axis.
+            return make()  # inference tensors have no version
+        # In-place changes raise the version, `load_state_dict(assign=True)` replaces the tensors
+        # (references are kept, so that an id is not reused), and the axis counts calls of `.to()`.
         state: list[object] = [(id(p), p, p._version) for p in parameters]
         state += [(space.conversions, space.bandlimit) for space in spaces]
         if state != self._state:

@@ -40,7 +40,7 @@ class Grid:
         # A pole pair at these frequencies is waves * (|x|^2, Re x) - offset, see `low_rank`.
         self.waves = torch.stack((self.cos * self.cos, self.sin_full))  # (2, F)
         self.offset = torch.stack((self.sin * self.sin, torch.zeros_like(self.sin)))
-        # Each frequency stands for its conjugate too, except pi, which is its own.
+        # Each frequency counts twice, for itself and its conjugate, except pi.
         self.weight = (2 - (2 * index == period).to(dtype)) / period
         self.to_taps = self._matrix() if period <= LONGEST_MATRIX else None
 

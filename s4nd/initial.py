@@ -21,7 +21,7 @@ START_NORM = 0.3  # of the kernel beside the delta of start="difference", over t
 
 
 class Shape(NamedTuple):
-    """How many kernels an axis gives to each of how many channels."""
+    """The number of kernels per channel and of channels of an axis."""
 
     kernels: int
     channels: int

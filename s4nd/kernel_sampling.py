@@ -106,7 +106,7 @@ def _diagonal(groups: Sequence[Sequence[Wanted]]) -> list[Tensor]:
     found = []
     for group in groups:
         space, length, rate, *_ = group[0]
-        dt, c = _step_and_c(group, _wide(space))
+        dt, c = _step_and_c(group, space.kernel_dtype())
         c = c.to(dt.dtype)
         a_real, a_imag, b = (_parameters(group, x).to(c.dtype) for x in ("A_real", "A_imag", "B"))
         a = torch.stack((-a_real.exp(), -a_imag), -1)[:, None]  # (S, 1, n, 2)
@@ -132,9 +132,9 @@ def _step_and_c(group: Sequence[Wanted], dtype: torch.dtype) -> tuple[Tensor, Te
 
 
 def _finish(group: Sequence[Wanted], taps: Tensor) -> list[Tensor]:
-    """Taps (outputs, S, E, 2 L) of a group -> what each of its axes wants."""
+    """Taps (outputs, S, E, 2 L) of a group -> the taps or matrices of each of its axes."""
     space, _, _, size, delta = group[0]
-    result = taps.to(_wide(space))
+    result = taps.to(space.kernel_dtype())
     if delta:
         result = taps = with_start(result, space)
     if size is not None:
@@ -152,15 +152,11 @@ def with_start(taps: Tensor, space: AxisStateSpace) -> Tensor:
         return taps
     delta = functional.pad(taps.new_ones(1), (length, length - 1))
     if start == "identity":
-        # A state space counts by 1 / state: so it leaves zero no faster than taps would.
+        # Scaled by 1 / state, a state space grows from zero no faster than plain taps would.
         return taps / space.config.state + delta
     # The taps sum to one, whatever the parameters, the length and the rate: the response of the
     # sampled kernel to a constant signal is subtracted at lag 0, where nothing is mixed.
     return taps + (1 - taps.sum(-1, keepdim=True)) * delta
-
-
-def _wide(space: AxisStateSpace) -> torch.dtype:
-    return torch.promote_types(space.C.dtype, torch.float32)
 
 
 def _parameters(group: Sequence[Wanted], name: str) -> Tensor:

@@ -23,10 +23,10 @@ ENGINES = ("auto", "matmul", "fft")
 
 
 class Given(NamedTuple):
-    """Kernels that were made for a call ahead of it."""
+    """Kernels generated for a call before the call, by `s4nd.together`."""
 
     key: object  # shape, rates, engine
-    hooks: object  # of autograd, under which they were made
+    hooks: object  # saved-tensor hooks of autograd that were active when they were generated
     operators: list[Tensor]
 
 
@@ -212,9 +212,9 @@ class S4ND(nn.Module):
         return True
 
     def wanted(self, shape: Sequence[int], rate: Rate) -> tuple[object, list[Wanted]]:
-        """The key of a call, and what `sample` must be asked for before it: see `s4nd.together`.
+        """The key of a call, and the requests to `sample` for its kernels: see `s4nd.together`.
 
-        Nothing if kernels are reused, made by the compiled form, or have sharded parameters (a
+        Empty if kernels are reused, made by the compiled form, or have sharded parameters (a
         DTensor, which has placements).
         """
         sizes, rates = tuple(shape), self._rates(rate)
@@ -240,7 +240,7 @@ class S4ND(nn.Module):
         ]
 
     def _wanted(self, shape: Sequence[int], rates: Sequence[float], engine: Engine) -> list[Wanted]:
-        """What `sample` is asked for, one for each axis."""
+        """The requests to `sample`, one for each axis."""
         sizes = shape if engine == "matmul" else [None] * len(shape)
         axes = zip(self._spaces(), self._lengths(shape, rates), rates, sizes, strict=True)
         return [Wanted(*axis) for axis in axes]
@@ -251,7 +251,7 @@ class S4ND(nn.Module):
         return super().train(mode)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> S4ND:
-        self._cache.clear()  # kernels would keep memory of the device that the layer leaves
+        self._cache.clear()  # kernels would occupy memory on the old device
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
     def extra_repr(self) -> str:

@@ -33,7 +33,7 @@ def accurate_dtype(device: torch.device) -> torch.dtype:
 
 
 class SharedNumbers(NamedTuple):
-    """What all channels of a state space share; the first dimension is S."""
+    """Numbers that all channels of a state space share; the first dimension is S."""
 
     poles: Tensor  # (S, n, 2): |a|^2 and Re a
     weights: Tensor  # (S, (1 + R) 2, 2, n): turn the parts of c into residues
@@ -141,7 +141,7 @@ def _without_column(table: Complex, column: int, shift: Tensor) -> Complex:
 
 
 def spectrum(values: Tensor, y: Tensor, c: Tensor, shared: SharedNumbers, grid: Grid) -> Tensor:
-    """Of the kernel c (I - A^period)^-1 A^l B of the bilinear system: (S, E, K, 2F + 1).
+    """The spectrum of the kernel c (I - A^period)^-1 A^l B, bilinear: (S, E, K, 2F + 1).
 
     Real parts at the frequencies of the grid, then imaginary parts; then the mean, which is the
     zero frequency. values of `eliminate`, (K, 2, S E F).

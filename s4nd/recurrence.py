@@ -21,7 +21,7 @@ from s4nd.kernel import discretise
 
 
 def why_no_recurrence(config: AxisConfig) -> str | None:
-    """What in the configuration rules out a recurrence; None if nothing does."""
+    """The setting that rules out a recurrence, and its remedy; None if there is none."""
     if config.bidirectional:
         return "bidirectional kernels need future samples; choose bidirectional=False"
     if config.num_low_rank:

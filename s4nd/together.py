@@ -25,12 +25,12 @@ class Call(NamedTuple):
 def sampled_together(calls: Sequence[Call], *, on_cpu: bool = False) -> Iterator[None]:
     """Generate the kernels that the layers will need inside, and hand them over.
 
-    A layer launches some hundred small operations for its kernels, and all layers of a network
-    together hardly more. What is announced here need not be right: a layer that is called with
-    another shape or rate makes its own kernels. This does nothing for layers with kernels made
-    before (in eval mode, or frozen), for layers that the compiled form serves, for sharded
-    parameters, and on a CPU, where small tensors that stay in the cache are worth more, unless the
-    network is being compiled or `on_cpu` is set.
+    Generating the kernels of one layer takes some hundred small operations; generating those of all
+    layers together takes hardly more. A layer that is called with another shape or rate than
+    announced makes its own kernels. Layers are left out that reuse their kernels (in eval mode, or
+    frozen), use the compiled form, or have sharded parameters. On a CPU nothing is generated
+    together, because smaller tensors stay in the cache, unless the network is being compiled or
+    `on_cpu` is set.
     """
     ready = _announced(calls, on_cpu=on_cpu)
     if ready:

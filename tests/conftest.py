@@ -19,7 +19,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 
 
 def pytest_configure() -> None:
-    """Started in the background, a shell has us ignore Ctrl-C, and every child inherits that."""
+    """Handle Ctrl-C again: background shells ignore it, and child processes inherit that."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -67,6 +67,6 @@ def added_megabytes(step: Step, device: torch.device) -> float:
 
 
 def _process_megabytes(field: str) -> float:
-    """Of this process: VmRSS is what it holds now, VmHWM the highest it has held."""
+    """Memory of this process: VmRSS is the current size, VmHWM the peak."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024

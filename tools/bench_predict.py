@@ -129,7 +129,7 @@ def throughput(files: list[Path], args: argparse.Namespace, folder: Path) -> dic
 
 
 def processor_seconds() -> float:
-    """Of this process and all below it."""
+    """Processor time of this process and its descendants."""
     import psutil
 
     own = psutil.Process()

@@ -36,8 +36,8 @@ stages:
 
 `videopipe validate` reports every mistake with its line and column. `--set stage.key=value` changes
 a setting for one run. A result is kept in `runs/<stage>-<fingerprint>`: a changed setting, input or
-stage version gives a new one, and `videopipe plan` says which and why. Settings that change speed
-only do not.
+stage version gives a new one, and `videopipe plan` says which and why. A setting that does not
+change the result gives no new one.
 
 This page is written by `python tools/make_docs.py`.
 """

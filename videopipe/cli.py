@@ -175,7 +175,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 class _Version(argparse.Action):
-    """Looks the version up only when it is asked for."""
+    """Prints the versions, which are looked up only when needed."""
 
     def __call__(self, *_: object) -> None:
         from importlib.metadata import PackageNotFoundError, version
@@ -227,7 +227,7 @@ def _save_traceback(args: argparse.Namespace, error: Exception) -> str:
 
 
 def _end(code: int, message: str) -> int:
-    """Say why the command ends; returns its exit code."""
+    """Print why the command ends; returns its exit code."""
     from videopipe.system import json_progress
 
     if json_progress.active():

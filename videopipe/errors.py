@@ -34,3 +34,8 @@ class DecodeError(DataError):
 
 class StageError(VideopipeError):
     """A stage of a pipeline failed; the cause is chained."""
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error message, for a message of ours; the type if it is empty."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

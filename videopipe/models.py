@@ -1,4 +1,4 @@
-"""Loading any checkpoint folder: images or clips, rebuilt in 3D, folded or probed."""
+"""Load any checkpoint folder: networks of images or clips, rebuilt in 3D, folded or probed."""
 
 import os
 import re
@@ -10,6 +10,7 @@ from pretrained_2d.checkpoints.card import ModelCard
 from pretrained_2d.checkpoints.folder import CARD, WEIGHTS, build_from_card, load_checkpoint
 from pretrained_2d.errors import CheckpointError
 from pretrained_2d.networks.backbones import build
+from videopipe.errors import first_line
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
@@ -36,10 +37,10 @@ def find_model(name: str | os.PathLike[str], revision: str | None = None) -> Pat
         files = [CARD, WEIGHTS]
         found = snapshot_download(os.fspath(name), revision=revision, allow_patterns=files)
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise CheckpointError(
-            f"{name} is no folder here and could not be read from the Hugging Face hub ({reason}); "
-            "check the name, the connection, and for private models `hf auth login`"
+            f"{name} is no folder here and could not be read from the Hugging Face hub "
+            f"({first_line(error)}); check the name, the connection, and for private models "
+            "`hf auth login`"
         ) from error
     return Path(found)
 

@@ -49,13 +49,13 @@ class Preprocessing:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCard:
-    """What `config.json` says. It alone rebuilds the model; `model.safetensors` then fills it."""
+    """The content of `config.json`, from which the model is rebuilt without its weights."""
 
     architecture: str  # "convnext_tiny", "timm/resnet18", …
     options: Mapping[str, Any] = field(default_factory=dict)  # keywords of the builder, JSON
     ndim: int = 2  # 2: images, 3: clips (time, height, width)
     labels: tuple[str, ...] | None = None
-    multi_label: bool = False  # each class is there or not, on its own: sigmoid, not softmax
+    multi_label: bool = False  # classes are independent: sigmoid, not softmax
     preprocessing: Preprocessing = field(default_factory=Preprocessing)
     num_frames: int | None = None  # per clip
     clip_seconds: float | None = None

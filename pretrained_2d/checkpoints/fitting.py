@@ -37,7 +37,7 @@ def mismatches(
     wanted: Mapping[str, Tensor],
     file_names: Mapping[str, str] | None = None,
 ) -> list[tuple[str, str]]:
-    """Pairs (tensor of the network, tensor of the file or a hint), as text, for all that differ.
+    """Pairs (tensor of the network, tensor of the file or a hint), as text, for all differences.
 
     file_names: the names of the tensors in their file, where these differ.
     """

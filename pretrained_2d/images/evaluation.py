@@ -80,7 +80,7 @@ class ImageEvaluation:
 
 
 def _place() -> tuple[int, int]:
-    """This process's number and how many there are."""
+    """The rank of this process and the number of processes."""
     if not (distributed.is_available() and distributed.is_initialized()):
         return 0, 1
     return distributed.get_rank(), distributed.get_world_size()

@@ -138,12 +138,12 @@ def random_subset(items: ImageItems, limit: int | None, seed: int) -> ImageItems
 
 @dataclass(frozen=True)
 class ImageListing:
-    """What was found in a folder of images."""
+    """The images found in a folder, by split."""
 
     layout: str
     labels: tuple[str, ...]
     splits: Mapping[str, ImageItems]  # "train", and where there are "val" and "test"
-    multilabel: bool = False  # labels are attributes, each there or not
+    multilabel: bool = False  # labels are independent attributes
     ignored: int = 0  # files in class folders that are no images
 
     def describe(self) -> str:

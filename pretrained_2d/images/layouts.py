@@ -24,7 +24,7 @@ CIFAR10 = [
     "horse",
     "ship",
     "truck",
-]  # in the order of their numbers
+]  # in the order of the class numbers
 SPLITS = {"train": "train", "training": "train", "val": "val", "valid": "val",
           "validation": "val", "test": "test", "testing": "test"}  # fmt: skip
 

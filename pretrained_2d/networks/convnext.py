@@ -45,7 +45,7 @@ class ConvNeXtConfig:
     patch: int = 4  # pixels
     temporal_patch: int = 2  # frames
     temporal_kernel: int = 3  # steps, of convolutions
-    temporal_padding: Literal["zeros", "replicate"] = "zeros"  # of convolutions, beyond a clip
+    temporal_padding: Literal["zeros", "replicate"] = "zeros"  # along time, of convolutions
     temporal_strides: Sequence[int] = (1, 1, 1)  # of the three downsamplings
     kernel: int = 7  # pixels, of convolutions
     layer_scale: float | None = 1e-6

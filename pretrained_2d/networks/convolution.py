@@ -30,7 +30,7 @@ class Convolution(nn.Module):
     ) -> None:
         super().__init__()
         ndim = len(kernel)
-        self.repeat_ends = repeat_ends and ndim == 3  # beyond a clip its end frames, not zeros
+        self.repeat_ends = repeat_ends and ndim == 3  # pad time with the end frames, not with zeros
         self.stride = tuple(stride or (1,) * ndim)
         self.padding = tuple(padding or (0,) * ndim)
         self.groups = groups

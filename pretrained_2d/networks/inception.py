@@ -1,4 +1,4 @@
-"""Inception-v1 with batch norm for images, and Inception-I3D, the same network grown along time.
+"""Inception-v1 with batch norm for images, and Inception-I3D, the same network inflated along time.
 
 Szegedy et al., "Going deeper with convolutions" (2015); Ioffe and Szegedy, "Batch normalization"
 (2015); Carreira and Zisserman, "Quo vadis, action recognition?" (2017). Layers are named as in the
@@ -50,7 +50,7 @@ class InceptionConfig:
     num_frames: int = 64
     head_dropout: float = 0.0
     norm_scale: bool = False
-    temporal_padding: Literal["zeros", "replicate"] = "zeros"  # of convolutions, beyond a clip
+    temporal_padding: Literal["zeros", "replicate"] = "zeros"  # along time, of convolutions
 
     def __post_init__(self) -> None:
         if self.ndim not in (2, 3):

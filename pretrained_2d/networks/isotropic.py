@@ -38,7 +38,7 @@ class IsotropicConfig:
     image_size: int | Sequence[int] = 32  # samples of the base grid; one number or (height, width)
     num_frames: int = 16  # along time
     kernel: int = 3  # samples, of convolutions
-    temporal_padding: Literal["zeros", "replicate"] = "zeros"  # of convolutions, beyond a clip
+    temporal_padding: Literal["zeros", "replicate"] = "zeros"  # along time, of convolutions
     dropout: float = 0.1  # of whole channels, in every layer and on every branch
     head_dropout: float = 0.0
     axis: Mapping[str, Any] = field(default_factory=lambda: dict(CIFAR_AXIS))

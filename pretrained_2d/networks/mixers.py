@@ -57,7 +57,7 @@ class SeparableConvolution(nn.Module):
         repeat_ends: bool = False,
     ) -> None:
         super().__init__()
-        self.repeat_ends = repeat_ends  # beyond a clip its end frames, not zeros
+        self.repeat_ends = repeat_ends  # pad time with the end frames, not with zeros
         taps, *extent = kernel
         self.stride, self.padding, self.groups = tuple(stride), tuple(padding), groups
         self.weight = nn.Parameter(torch.empty(out_channels, in_channels // groups, *extent))

@@ -1,4 +1,4 @@
-"""Video networks of Hugging Face transformers, as they are: `transformers/videomae`.
+"""Video networks run by Hugging Face transformers: `transformers/videomae`.
 
 The library is optional: `pip install videopipe[transformers]`. Nothing is downloaded and no code of
 a checkpoint is run.
@@ -113,8 +113,7 @@ def family_of(name: str) -> VideoFamily:
     """The family called `name`; raises PretrainedError that lists them."""
     if name not in FAMILIES:
         raise PretrainedError(
-            f"transformers/{name} is not a video network that is run; there are "
-            f"{', '.join(FAMILIES)}"
+            f"transformers/{name} is not a supported video network; there are {', '.join(FAMILIES)}"
         )
     return FAMILIES[name]
 

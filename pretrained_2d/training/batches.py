@@ -102,7 +102,7 @@ class Shares:
 
 
 class StepBatches(Sampler[list[Sample]]):
-    """The parts of one process from one step to another, across epochs: begins anywhere."""
+    """The parts of one process from step `start` to `stop`, across epochs."""
 
     def __init__(
         self, plan: BatchPlan, shares: Shares, *, first_epoch: int, start: int, stop: int

@@ -38,14 +38,14 @@ def _is_better(name: str, metrics: Mapping[str, float], best: Mapping[str, Best]
 def save_network(
     folder: Path, model: nn.Module, card: ModelCard, metrics: Mapping[str, float], epoch: int
 ) -> None:
-    """A checkpoint whose card says what it reached and when."""
+    """Write a checkpoint whose card holds the metrics and the epoch."""
     reached = {"metrics": dict(metrics), "epoch": epoch}
     with new_folder(folder) as beside:
         save_checkpoint(beside, model, replace(card, provenance={**card.provenance, **reached}))
 
 
 def publish(source: Path, out: Path) -> None:
-    """Make the checkpoint in `source` the one of `out`; the card comes last, so it is whole."""
+    """Copy the checkpoint in `source` to `out`; the card comes last and marks it as complete."""
     names = [path.name for path in source.iterdir() if path.is_file()]
     for name in sorted(names, key=lambda name: name == "config.json"):
         write_bytes(out / name, (source / name).read_bytes())

@@ -46,7 +46,7 @@ class Learner:
 
     @property
     def kept(self) -> nn.Module:
-        """What is evaluated and kept: the average of the weights, where there is one."""
+        """The network that is evaluated and kept: the average of the weights, if there is one."""
         return self.model if self.ema is None else self.ema.module
 
     @property

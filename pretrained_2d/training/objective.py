@@ -1,4 +1,4 @@
-"""Objectives: one class of many (cross entropy), or many binary attributes."""
+"""Objectives: cross entropy over classes, or binary cross entropy over attributes."""
 
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ class CrossEntropy:
 
 @dataclass(frozen=True)
 class BinaryCrossEntropy:
-    """Many attributes, each there or not. Targets: 0 or 1 (batch, attributes)."""
+    """Independent binary attributes. Targets: 0 or 1 (batch, attributes)."""
 
     label_smoothing: float = 0.0
 
@@ -42,7 +42,7 @@ class BinaryCrossEntropy:
         return losses.mean(dim=1)
 
     def correct(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Share of right attributes per sample: (batch,)."""
+        """Share of correct attributes per sample: (batch,)."""
         return ((logits >= 0) == (targets > 0.5)).float().mean(dim=1)
 
 

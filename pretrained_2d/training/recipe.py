@@ -27,36 +27,36 @@ class Recipe:
     state_space_lr: float | None = setting(
         None, "peak learning rate of state-space parameters; as lr when not given"
     )
-    weight_decay: float = setting(0.05, "AdamW's; none on biases, norms and state spaces")
-    betas: tuple[float, float] = setting((0.9, 0.999), "AdamW's momentum")
-    warmup_steps: int = setting(0, "of linear warm-up, at the start of each phase", unit="steps")
-    warmup_epochs: float = setting(0.0, "the same, in epochs", unit="epochs")
-    warmup_lr: float = setting(0.0, "where the warm-up begins, relative as lr is")
-    schedule: Literal["cosine", "constant"] = setting("cosine", "after the warm-up")
+    weight_decay: float = setting(0.05, "of AdamW; biases, norms and state spaces do not decay")
+    betas: tuple[float, float] = setting((0.9, 0.999), "momentum of AdamW")
+    warmup_steps: int = setting(0, "linear warm-up at the start of each phase", unit="steps")
+    warmup_epochs: float = setting(0.0, "warm-up in epochs, instead of warmup_steps", unit="epochs")
+    warmup_lr: float = setting(0.0, "learning rate at the start of the warm-up")
+    schedule: Literal["cosine", "constant"] = setting("cosine", "learning rate after the warm-up")
     schedule_steps: int | None = setting(
         None, "length of the cosine, warm-up included; the whole run when not given", unit="steps"
     )
-    min_lr: float = setting(0.0, "where the cosine ends")
+    min_lr: float = setting(0.0, "learning rate at the end of the cosine")
 
-    clip_grad_norm: float | None = setting(None, "largest norm of the gradient")
-    precision: Literal["fp32", "bf16", "fp16"] = setting("fp32", "of the matrix products")
-    ema_decay: float | None = setting(None, "average the weights; evaluated and kept when given")
+    clip_grad_norm: float | None = setting(None, "clip the gradient to this norm")
+    precision: Literal["fp32", "bf16", "fp16"] = setting("fp32", "precision of the matrix products")
+    ema_decay: float | None = setting(None, "decay of the average of weights that is kept")
     label_smoothing: float = setting(0.0, "share of the target spread over all classes")
     mixup: float = setting(0.0, "alpha of Mixup; 0 is off")
     cutmix: float = setting(0.0, "alpha of CutMix; 0 is off")
-    mix_probability: float = setting(1.0, "how often a batch is mixed at all")
-    repeats: int = setting(1, "repeated augmentation: how often a batch shows each sample")
+    mix_probability: float = setting(1.0, "probability that a batch is mixed")
+    repeats: int = setting(1, "repeated augmentation: views of each sample in a batch")
     drop_last: bool = setting(True, "leave out the last, smaller batch of an epoch")
-    seed: int = setting(0, "of order, augmentation, dropout; the same seed gives the same run")
+    seed: int = setting(0, "random seed of order, augmentation and dropout")
     evaluate_every_epochs: int = setting(
-        1, "between evaluations; the last epoch is always evaluated", unit="epochs"
+        1, "interval of evaluations; the last epoch is always evaluated", unit="epochs"
     )
 
     checkpoint_every_steps: int | None = setting(
-        500, "between saved states; null: at the end of epochs only", unit="steps", runtime=True
+        500, "interval of saved states; null: at epoch ends only", unit="steps", runtime=True
     )
-    keep_last: int = setting(2, "training states kept", runtime=True)
-    log_every_steps: int = setting(50, "between lines of metrics.jsonl", unit="steps", runtime=True)
+    keep_last: int = setting(2, "number of training states kept", runtime=True)
+    log_every_steps: int = setting(50, "interval in metrics.jsonl", unit="steps", runtime=True)
     workers: int = setting(
         2, "processes that load data, per training process; at most one per core", runtime=True
     )

@@ -18,7 +18,7 @@ Evaluate = Callable[[nn.Module], Mapping[str, float]]
 
 
 class TrainingItems(Protocol):
-    """What is trained on: `data[Sample(…)]` is (signal uint8 or float, target)."""
+    """Training data: `data[Sample(…)]` is (signal uint8 or float, target)."""
 
     def __len__(self) -> int: ...
 

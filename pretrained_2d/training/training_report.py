@@ -54,7 +54,7 @@ class TrainingReport:
         self.data_seconds += data_seconds
 
     def eta_seconds(self, steps_left: int) -> float | None:
-        """From the steps since the last line."""
+        """Estimated time left, from the steps since the last line."""
         return steps_left * self.step_seconds / self.steps if self.steps else None
 
     def gather(self, factor: float) -> list[float]:

@@ -1,8 +1,9 @@
 """From the weights of a channel to the spectrum of its kernels, and the gradient back.
 
-Of a kernel c, and after the last one of conj(p) in its place, there are four rows of residues, two
-numbers per pole pair: against b and against p. The sum of a row over the pole pairs is one number
-per frequency; four of them are a group. See `s4nd.low_rank` for the letters and the formula.
+Every kernel c has four rows of residues: two numbers per pole pair against b, two against p. One
+more group of four rows, after those of the last kernel, has conj(p) in place of c. The sum of a row
+over the pole pairs is one number per frequency; four of these sums are a group. See `s4nd.low_rank`
+for the letters and the formula.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from s4nd.compiled.pole_pairs import (
     x_backward,
 )
 
-SHARES = 16  # of the channels, at least; fixed, so that sums do not depend on the threads
+SHARES = 16  # parts of the work; fixed, so that sums do not depend on the number of threads
 
 
 @compiled
@@ -146,13 +147,13 @@ def _steps(log_dt: Array, rate: float) -> Array:
 
 @inlined
 def _shares(channels: int, spaces: int) -> int:
-    """Of the channels of one state space."""
+    """Number of parts that the channels of one state space are divided into."""
     return max(1, min(channels // spaces, SHARES // spaces))
 
 
 @inlined
 def _channels(share: int, shares: int, channels: int, spaces: int) -> range:
-    """Those of a share; channel h uses state space h mod `spaces`."""
+    """The channels of one part; channel h uses state space h mod `spaces`."""
     s, part, each = share // shares, share % shares, channels // spaces
     first, end = each * part // shares, each * (part + 1) // shares
     return range(s + spaces * first, s + spaces * end, spaces)
@@ -205,7 +206,7 @@ def _spectrum_backward(
 def _against(
     sums: Array, h: int, f: int, k: int, sin: float, shift: float
 ) -> tuple[complex, complex]:
-    """Of one group: against b, and against p."""
+    """The values of one group of sums against b and against p."""
     b, ba, p, pa = sums[h, f, k, 0], sums[h, f, k, 1], sums[h, f, k, 2], sums[h, f, k, 3]
     return 1j * sin * b - shift * ba, 1j * sin * p - shift * pa
 

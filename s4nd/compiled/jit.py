@@ -103,7 +103,7 @@ def in_parallel(typing: Any, team: Any, function: Any, arguments: Any) -> Any:
     integer, address = ir.IntType(32), ir.IntType(8).as_pointer()
 
     def generate(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
-        # What the threads get: the arguments, and a number that is not 0 after an error.
+        # Passed to the threads: the arguments, and a flag that is set after an error.
         package = ir.LiteralStructType([context.get_value_type(arguments), integer])
         code = function.dispatcher.get_compile_result(call)
         context.active_code_library.add_linking_library(code.library)
@@ -147,7 +147,7 @@ def in_parallel(typing: Any, team: Any, function: Any, arguments: Any) -> Any:
 
 
 def _borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:
-    """An array without owner: threads that count references to it would wait for each other."""
+    """The array without its reference count, which the threads would otherwise contend for."""
     if not isinstance(kind, types.Array):
         return value
     array = context.make_array(kind)(context, builder, value)
@@ -157,7 +157,7 @@ def _borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 
 @_generated
 def take(_typing: Any, counter: Any) -> Any:
-    """What counter[0] was before it is raised by one: a number that no other thread gets."""
+    """Increment counter[0] atomically; returns its old value, which no other thread gets."""
 
     def generate(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
         first = context.make_array(counter)(context, builder, values[0]).data

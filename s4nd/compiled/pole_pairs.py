@@ -1,7 +1,7 @@
-"""What `s4nd.compiled.channels` does along the pole pairs of a channel, in blocks of LANES.
+"""The inner loops of `s4nd.compiled.channels`, over the pole pairs of a channel in blocks of LANES.
 
-The last block is filled up with zeros: with the size of the innermost loops known, a compiler makes
-them three times as fast. Functions are inlined for the same reason.
+The last block is padded with zeros: innermost loops of a size known at compile time are three times
+as fast. Functions are inlined for the same reason.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ LANES = 32
 
 @inlined
 def load_space(space: Array, spaces: Array, s: int) -> None:
-    """The numbers of state space s, block by block."""
+    """Load the numbers of state space s, block by block."""
     for row in range(spaces.shape[1]):
         for i in range(spaces.shape[2]):
             space[i // LANES, row, i % LANES] = spaces[s, row, i]
@@ -22,7 +22,7 @@ def load_space(space: Array, spaces: Array, s: int) -> None:
 
 @inlined
 def store_space(of_spaces: Array, of_space: Array, s: int, part: int) -> None:
-    """A share of the gradient of state space s."""
+    """Store one part of the gradient of state space s."""
     for row in range(of_spaces.shape[2]):
         for i in range(of_spaces.shape[3]):
             of_spaces[s, part, row, i] = of_space[i // LANES, row, i % LANES]
@@ -30,7 +30,7 @@ def store_space(of_spaces: Array, of_space: Array, s: int, part: int) -> None:
 
 @inlined
 def load_parts(parts: Array, c: Array, h: int, q: int) -> None:
-    """Of every kernel of a channel: real parts, then imaginary parts."""
+    """Load the kernels of a channel: real parts, then imaginary parts."""
     rest = c.shape[2] - q * LANES
     for k in range(len(c)):
         if rest >= LANES:
@@ -47,7 +47,7 @@ def load_parts(parts: Array, c: Array, h: int, q: int) -> None:
 
 @inlined
 def store_parts(of_c: Array, of_parts: Array, h: int, q: int) -> None:
-    """The gradient of every kernel of a channel."""
+    """Store the gradient of every kernel of a channel."""
     end = min(LANES, of_c.shape[2] - q * LANES)
     for k in range(len(of_c)):
         for i in range(end):
@@ -57,7 +57,7 @@ def store_parts(of_c: Array, of_parts: Array, h: int, q: int) -> None:
 
 @inlined
 def fill_rows(rows: Array, parts: Array, space: Array, q: int) -> None:
-    """The residues of every kernel of a channel, then those of conj(p)."""
+    """Compute the residues of every kernel of a channel, then those of conj(p)."""
     for k in range(len(parts)):
         for j in range(4):
             for i in range(LANES):
@@ -75,7 +75,7 @@ def rows_backward(
     of_parts: Array, of_space: Array, of_rows: Array, of_spectrum: Array, h: int,
     parts: Array, space: Array, q: int, k: int,
 ) -> None:  # fmt: skip
-    """Of kernel k of a channel: writes the gradient of its parts, adds to that of the space."""
+    """Writes the gradient of the parts of kernel k, and adds to that of the state space."""
     of_mean = of_spectrum[k % len(of_spectrum), h, k // len(of_spectrum), -1]
     for part in range(2):
         zero, first = ZERO + part, OF_C + 4 * part
@@ -102,7 +102,7 @@ def rows_of_p_backward(of_space: Array, of_rows: Array, q: int) -> None:
 
 @inlined
 def add_mean(spectrum: Array, h: int, parts: Array, k: int, space: Array, q: int) -> None:
-    """To the mean of kernel k, which is the last number of its spectrum."""
+    """Adds to the mean of kernel k, which is the last number of its spectrum."""
     mean = 0.0
     for i in range(LANES):
         mean += parts[k, 0, i] * space[q, ZERO, i] + parts[k, 1, i] * space[q, ZERO + 1, i]

@@ -88,7 +88,7 @@ def prepare_backward(
 
 @inlined
 def _right_side(a: complex, b: complex, p: complex, j: int) -> complex:
-    """What residues are taken against: b, b conj(a), p, p conj(a)."""
+    """The right-hand sides of the residues: b, b conj(a), p, p conj(a)."""
     right = b if j < 2 else p
     return right * a.conjugate() if j % 2 else right
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from s4nd.compiled.jit import Array, Team, compiled, in_parallel, inlined, take
 
-CHANNELS = 64  # that lie last, gathered at a time
+CHANNELS = 64  # channels gathered at a time, in channels-last signals
 LANES = 16  # numbers written at a time
-SHARES = 64  # of the channels, where these lead
+SHARES = 64  # parts of the work, in channels-first signals
 
 
 @compiled

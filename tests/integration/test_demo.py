@@ -1,4 +1,4 @@
-"""The demo, from nothing to a report, and once more from its results."""
+"""The demo runs from an empty folder to a report; a second run is cached."""
 
 import json
 import re
@@ -10,7 +10,7 @@ import pytest
 
 from videopipe.cli import main
 
-# Small enough for every change: all stages of the demo run, none learns much.
+# Small enough for the default suite: all stages of the demo run, with little training.
 TINY = [
     "data.train_videos=4",
     "data.val_videos=2",
@@ -28,7 +28,7 @@ STAGES = ["data", "backbone", "inflated", "clips", "model", "scores", "predictio
 
 
 @pytest.mark.slow
-def test_every_stage_of_the_demo_runs_and_is_answered_from_its_results(
+def test_every_stage_of_the_demo_runs_and_a_second_run_is_cached(
     tmp_path: Path,
     browse: Callable[[Path, int], dict[str, Any]],
     monkeypatch: pytest.MonkeyPatch,

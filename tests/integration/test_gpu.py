@@ -1,4 +1,4 @@
-"""What only a GPU can show: `pytest -m gpu tests/integration/test_gpu.py`. See docs/gpus.md."""
+"""Tests that need a GPU: `pytest -m gpu tests/integration/test_gpu.py`. See docs/gpus.md."""
 
 import json
 import os

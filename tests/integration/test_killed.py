@@ -1,4 +1,4 @@
-"""Killed at random moments, run by two at once, run by many processes: the results are the same."""
+"""Results are the same after random kills, with two runs at once, and with many processes."""
 
 import importlib.util
 import multiprocessing

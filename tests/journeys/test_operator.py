@@ -50,7 +50,7 @@ def model(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def videos(tmp_path: Path, tiny_video) -> Path:
-    """What lies on a disk after some years. Without the shared files: videos of grey frames."""
+    """Videos of all kinds, some broken. Without the shared files: videos of grey frames."""
     root = tmp_path / "videos"
     for name in ("camera1", "odd", "private"):
         (root / name).mkdir(parents=True)
@@ -104,7 +104,7 @@ def permissions_count() -> tuple[bool, tuple[str, ...]]:
 
 
 def here(step: Command | File, *, closed: bool) -> Command | File:
-    """What cannot be said of this model, these files or this user is not expected."""
+    """The page without lines that do not hold for this model, these files or this user."""
     if not isinstance(step, Command):
         return step
     output = step.output
@@ -113,7 +113,7 @@ def here(step: Command | File, *, closed: bool) -> Command | File:
         or step.text == "cat day.vtt"
         or ("pandas" in step.text and not SHARED.is_dir())
     ):
-        output = ()  # another network is sure of nothing; other files are broken otherwise
+        output = ()  # another network has other probabilities; other files fail for other reasons
     if not closed:
         output = tuple(line for line in output if "Permission denied" not in line)
     return replace(step, text=step.text.replace("sleep 1", "sleep 0.1"), output=output)

@@ -17,7 +17,7 @@ def test_an_image_network_becomes_a_video_classifier(
     run = next(s for s in steps if isinstance(s, Command) and "epochs=20" in s.text)
     last = steps[-1]
     assert isinstance(last, Command)
-    # Enough to see every stage work, and too little to promise which labels come out.
+    # Enough to run every stage, too little to learn certain labels.
     steps[steps.index(run)] = replace(run, text=run.text.replace("epochs=20", "epochs=1"))
     steps[-1] = replace(last, output=last.output[:1])
     walk = Walk(

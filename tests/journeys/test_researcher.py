@@ -20,7 +20,7 @@ def on_real_files(step: object) -> bool:
     return isinstance(step, Command) and step.text in ('videopipe check "$HMDB51"', "echo $?")
 
 
-def test_the_genuine_files_are_seen_as_the_page_says(folder: Path, shared: Path) -> None:
+def test_real_files_are_reported_as_on_the_page(folder: Path, shared: Path) -> None:
     data = str(shared / "data" / "hmdb51")
     walk = Walk(folder, {**VARIABLES, "HMDB51": data}, {data: "/data/hmdb51"})
     walk.take([step for step in read_page("researcher.md") if on_real_files(step)])

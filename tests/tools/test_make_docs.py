@@ -5,6 +5,6 @@ from pathlib import Path
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "make_docs.py"
 
 
-def test_the_pages_read_off_the_code_are_up_to_date() -> None:
+def test_generated_pages_are_up_to_date() -> None:
     done = subprocess.run([sys.executable, TOOL, "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -68,7 +68,7 @@ def raising(error: BaseException) -> Callable[[], int]:
         (KeyboardInterrupt("Interrupted in stage 'x'."), 130, "Interrupted in stage 'x'.\n"),
     ],
 )
-def test_every_end_has_its_code_and_its_words(
+def test_every_exit_code_has_its_message(
     command: Callable[..., None],
     capsys: pytest.CaptureFixture[str],
     error: BaseException,

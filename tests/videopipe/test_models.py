@@ -5,29 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
-from pretrained_2d.checkpoints.folder import save_checkpoint
 from pretrained_2d.errors import CheckpointError
-from pretrained_2d.networks.backbones import build
 from videopipe.inflation import InflationOptions, inflate_checkpoint
 from videopipe.models import load_model
 
-ISOTROPIC = {"depth": 1, "width": 8, "image_size": 16, "num_classes": 3}
 
-
-@pytest.fixture
-def backbone(tmp_path: Path) -> Path:
-    card = ModelCard(
-        architecture="isotropic",
-        options=ISOTROPIC,
-        preprocessing=Preprocessing(image_size=16, resize=16),
-    )
-    save_checkpoint(tmp_path / "2d", build("isotropic", **ISOTROPIC), card)
-    return tmp_path / "2d"
-
-
-def test_images(backbone: Path) -> None:
-    network, card = load_model(backbone)
+def test_images(isotropic_backbone: Path) -> None:
+    network, card = load_model(isotropic_backbone)
     assert card.ndim == 2
     assert not network.training
     assert network(torch.randn(2, 3, 16, 16)).shape == (2, 3)
@@ -35,9 +19,11 @@ def test_images(backbone: Path) -> None:
 
 @pytest.mark.parametrize(("method", "folded"), [("s4nd", False), ("s3d", True)])
 def test_clips_are_the_same_in_a_second_reading(
-    backbone: Path, tmp_path: Path, method: str, folded: bool
+    isotropic_backbone: Path, tmp_path: Path, method: str, folded: bool
 ) -> None:
-    inflate_checkpoint(backbone, tmp_path / "3d", InflationOptions(method=method, num_frames=4))
+    inflate_checkpoint(
+        isotropic_backbone, tmp_path / "3d", InflationOptions(method=method, num_frames=4)
+    )
     clip = torch.randn(2, 3, 4, 16, 16)
     (first, card), (second, _) = load_model(tmp_path / "3d"), load_model(tmp_path / "3d")
     assert (card.inflation is not None) == folded

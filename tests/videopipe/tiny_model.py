@@ -16,7 +16,7 @@ LABELS = ("left", "right", "up", "down")
 
 
 def save_tiny_model(folder: Path, *, ndim: int = 3, seed: int = 0) -> Path:
-    """A ConvNeXt of a few thousand weights with an opinion: its head is not zero."""
+    """A ConvNeXt of a few thousand weights, with a random head instead of zeros."""
     torch.manual_seed(seed)
     options = {
         "num_classes": len(LABELS),
@@ -43,6 +43,20 @@ def save_tiny_model(folder: Path, *, ndim: int = 3, seed: int = 0) -> Path:
     return folder
 
 
+@pytest.fixture
+def isotropic_backbone(tmp_path: Path) -> Path:
+    """The checkpoint folder of a small 2D S4ND network with three classes."""
+    options = {"depth": 1, "width": 8, "image_size": 16, "num_classes": 3}
+    card = ModelCard(
+        architecture="isotropic",
+        options=options,
+        labels=("x", "y", "z"),
+        preprocessing=Preprocessing(image_size=16, resize=16),
+    )
+    save_checkpoint(tmp_path / "2d", build(card.architecture, **options), card)
+    return tmp_path / "2d"
+
+
 @pytest.fixture(scope="session")
 def make_tiny_model() -> Callable[..., Path]:
     """`make_tiny_model(folder, ndim=3, seed=0)` -> folder"""
@@ -56,7 +70,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def noisy_video() -> Callable[..., Path]:
-    """Writes a video that no other looks like: coarse noise that drifts, from a seed."""
+    """Writes a video of drifting coarse noise that is unique to its seed."""
 
     def write(
         path: Path, seed: int, num_frames: int = 15, size: tuple[int, int] = (40, 56)

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--clip-seconds", type=float, metavar="SECONDS", help="length of a clip (2, or the model's)"
     )
     add("--rounds", type=int, default=3, metavar="N", help="clips per file, and rounds (3)")
-    add("--device", default="auto", help="of the model: auto, cpu, cuda, cuda:1, mps")
+    add("--device", default="auto", help="device of the model: auto, cpu, cuda, cuda:1, mps")
     add("--json", type=Path, metavar="FILE", help="write the numbers here too")
 
 

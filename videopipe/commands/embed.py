@@ -45,12 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     rows = parser.add_argument_group("vectors")
     rows.add_argument(
         "--per", choices=("video", "window", "frame"), default="video",
-        help="what a vector stands for (video: the mean over its clips)",
+        help="one vector per video (mean over its clips), window or frame",
     )  # fmt: skip
     rows.add_argument(
         "--layer", metavar="NAME",
-        help="whose output is the embedding, averaged over positions (default: the input of the "
-             "classifier); a wrong name lists the nearest",
+        help="layer whose output is the embedding, averaged over positions (default: the input of "
+             "the classifier)",
     )  # fmt: skip
     rows.add_argument("--dtype", choices=("float16", "float32"), default="float16")
     rows.add_argument(

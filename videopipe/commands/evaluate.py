@@ -21,7 +21,7 @@ of a manifest. --split all takes every labelled video. OUT gets metrics.json, sc
 table.txt and report/report.html. The same command resumes an evaluation that was interrupted, and
 tries videos again that could not be read.
 """
-RECORD = "evaluation.json"  # what an evaluation in --out is of
+RECORD = "evaluation.json"  # identifies the evaluation in --out
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,10 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", "-o", type=Path, required=True, metavar="DIR", help="folder for the results")
     add("--overwrite", action="store_true", help="replace another evaluation in --out")
     add("--split", choices=("test", "val", "train", "all"), default="test",
-        help="which videos (test)")  # fmt: skip
+        help="videos to score (test)")  # fmt: skip
     add("--layout", default="auto", help="layout of the data (default: recognise it)")
     add("--official-split", type=int, choices=(1, 2, 3), default=1, metavar="N",
-        help="of HMDB-51 or UCF-101 (1)")  # fmt: skip
+        help="official split of HMDB-51 or UCF-101 (1)")  # fmt: skip
     add("--frame-rate", type=float, metavar="FPS",
         help="read folders of numbered images as videos with this many frames per second",
     )  # fmt: skip
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                           help="clips per video, evenly spread (default: cover it)")  # fmt: skip
     sampling.add_argument("--num-frames", type=int, metavar="N", help="frames per clip")
     sampling.add_argument("--clip-seconds", type=float, metavar="SECONDS", help="length of a clip")
-    sampling.add_argument("--crops", type=int, choices=(1, 3), default=1, help="per clip (1)")
+    sampling.add_argument("--crops", type=int, choices=(1, 3), default=1, help="crops per clip (1)")
     sampling.add_argument("--average", choices=("logits", "probabilities"), default="logits")
 
     speed = parser.add_argument_group("execution")

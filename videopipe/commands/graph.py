@@ -1,10 +1,11 @@
 """`videopipe graph`: the stages of a pipeline and their inputs, as text or Mermaid."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from videopipe.commands.arguments import add_pipeline_arguments
+from videopipe.pipeline.document.scalars import shown
 
 if TYPE_CHECKING:
     from videopipe.pipeline.jobs import Pipeline
@@ -43,7 +44,7 @@ def as_text(pipeline: "Pipeline") -> Iterator[str]:
         count = sum(job.stage == name for job in pipeline.jobs)
         times = f"  × {count}" if count > 1 else ""
         sources = "  <- " + ", ".join(_sources(stage)) if stage.get("inputs") else ""
-        axes = [f"{key} in {values}" for key, values in stage.get("matrix", {}).items()]
+        axes = [f"{key} in {_values(values)}" for key, values in stage.get("matrix", {}).items()]
         matrix = f"  matrix: {'; '.join(axes)}" if axes else ""
         yield f"  {name:<{width}}  {stage['use']}{times}{sources}{matrix}"
 
@@ -52,13 +53,17 @@ def as_mermaid(pipeline: "Pipeline") -> Iterator[str]:
     """A Mermaid flowchart, which GitHub and most editors draw."""
     yield "flowchart TD"
     for name, stage in pipeline.resolved["stages"].items():
-        axes = [f"<br/>{key}: {values}" for key, values in stage.get("matrix", {}).items()]
+        axes = [f"<br/>{key}: {_values(v)}" for key, v in stage.get("matrix", {}).items()]
         label = f"{name}<br/><i>{stage['use']}</i>{''.join(axes)}".replace('"', "#quot;")
         yield f'    {_node(name)}["{label}"]'
     for name, stage in pipeline.resolved["stages"].items():
         for key, sources in stage.get("inputs", {}).items():
             for source in sources if isinstance(sources, list) else [sources]:
                 yield f"    {_node(source)} -->|{key}| {_node(name)}"
+
+
+def _values(values: Sequence[object]) -> str:
+    return f"[{', '.join(map(shown, values))}]"
 
 
 def _node(name: str) -> str:

@@ -219,7 +219,7 @@ def _request(args: argparse.Namespace) -> "TableRequest":
 
 
 def scoring_of(args: argparse.Namespace, **others: Any) -> "Scoring":
-    """The settings of `add_sampling` and --stride-seconds, with those that one command has."""
+    """The settings of `add_sampling` and --stride-seconds; `others` are those of one command."""
     from videopipe.scoring.settings import Scoring
 
     return Scoring(
@@ -253,11 +253,11 @@ def execution_of(args: argparse.Namespace) -> "Execution":
 def _report(out: str, summary: dict[str, Any]) -> None:
     """A line or two on stderr; the path of the table on stdout."""
     from videopipe.prediction.table.summary import num_scored
-    from videopipe.system.progress import duration
+    from videopipe.system.progress import counted, duration
 
     counts = ", ".join(f"{count} {status}" for status, count in summary["statuses"].items())
     lines = [
-        f"{summary['videos']} videos, {summary['rows']} rows ({counts}); "
+        f"{counted(summary['videos'], 'video')}, {counted(summary['rows'], 'row')} ({counts}); "
         f"{summary['predicted_in_this_run']} predicted in {duration(summary['seconds'])}"
     ]
     if not num_scored(summary):

@@ -31,6 +31,7 @@ def main(args: argparse.Namespace) -> int:
     """Print what is removed, or what would be; 0 also when there is nothing."""
     from videopipe.commands.runs import size_in_words, table
     from videopipe.pipeline.usage import leftovers, list_results, no_new_runs, remove
+    from videopipe.system.progress import counted
 
     runs = Path(args.runs)
     latest = time.time() - 86400 * args.older_than_days
@@ -42,7 +43,7 @@ def main(args: argparse.Namespace) -> int:
         print(line)
     total = size_in_words(sum(result.size_bytes for result in found))
     if not args.yes:
-        print(f"{len(found)} results, {total}, would be removed; add --yes to remove them")
+        print(f"{counted(len(found), 'result')}, {total}, would be removed; add --yes to do so")
         return 0
     sys.stdout.flush()
     listed = {result.folder for result in found}
@@ -57,5 +58,5 @@ def main(args: argparse.Namespace) -> int:
                 print(f"kept {result.folder.name}: a process has begun to use it")
         for folder in leftovers(runs):
             shutil.rmtree(folder, ignore_errors=True)
-    print(f"removed {removed} results, {total}")
+    print(f"removed {counted(removed, 'result')}, {total}")
     return 0

@@ -48,7 +48,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def table(results: "list[StoredResult]") -> list[str]:
-    """Aligned columns: result, kind, size, age, who needs it."""
+    """Aligned columns: result, kind, size, age, pipelines that need it."""
     rows = [("result", "kind", "size", "age", "needed by")]
     rows += [
         (

@@ -124,7 +124,7 @@ def _inspect_files(
 
 
 def write_known(folder: Path, depth: Depth, records: Iterable[VideoRecord]) -> None:
-    """Leave records in `folder` for `index_dataset`, which does not inspect these files again."""
+    """Write records to `folder`, so that `index_dataset` does not inspect these files again."""
     lines = "".join(json.dumps(asdict(record)) + "\n" for record in records)
     (folder / f"{depth}_{PROGRESS_FILE}").write_text(lines, encoding="utf-8")
 

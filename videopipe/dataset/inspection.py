@@ -36,7 +36,6 @@ def inspect_records(
     depth: Depth,
     workers: int,
     timeout_seconds: float,
-    memory_limit_bytes: int | None = MEMORY_LIMIT_BYTES,
 ) -> Iterator[VideoRecord]:
     """The inspected records as they arrive; every record is returned, also after a failure.
 
@@ -47,7 +46,7 @@ def inspect_records(
         inspect_in_worker,
         workers=workers,
         timeout_seconds=timeout_seconds,
-        memory_limit_bytes=memory_limit_bytes,
+        memory_limit_bytes=MEMORY_LIMIT_BYTES,
     ) as pool:
         for event in pool.run(tasks):
             if isinstance(event, Event):
@@ -113,7 +112,7 @@ def _with_properties(record: VideoRecord, info: VideoInfo, problems: Sequence[st
 
 
 def with_file_facts(record: VideoRecord) -> VideoRecord:
-    """The record with size and modification time, by which a later run sees a change."""
+    """The record with size and modification time, by which a later run detects a change."""
     try:
         status = Path(record.path).stat()
     except (OSError, ValueError):

@@ -57,7 +57,7 @@ class VideoRecord:
 
     @property
     def labelled(self) -> bool:
-        """Whether it is known what it shows; multi-label data may show none of the classes."""
+        """Whether it has a label, or a list of labels, which may be empty."""
         return self.label is not None or self.labels is not None
 
     @property
@@ -88,7 +88,7 @@ class Manifest:
 
     @property
     def multi_label(self) -> bool:
-        """Whether each class is there or not on its own."""
+        """Whether a video may show several classes, or none."""
         return any(record.labels is not None for record in self.records)
 
     @property

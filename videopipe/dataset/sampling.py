@@ -1,14 +1,12 @@
 """Choosing clips of a video and the times of their frames, in seconds.
 
-All functions are pure; files and frame rates play no part. Random functions take the random number
-as an argument, a fraction from 0 to 1.
+All functions are pure and independent of files and frame rates. Random functions take the random
+number as an argument, a fraction from 0 to 1.
 """
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
-ShortPolicy = Literal["repeat_last", "loop", "error"]
 REMAINDER_SECONDS = 1e-3  # a tail shorter than this is rounding
 
 
@@ -31,33 +29,16 @@ class Clip:
         return self.end_seconds - self.start_seconds
 
 
-def frame_times(
-    clip: Clip,
-    num_frames: int,
-    duration_seconds: float | None = None,
-    short: ShortPolicy = "repeat_last",
-) -> list[float]:
+def frame_times(clip: Clip, num_frames: int) -> list[float]:
     """The times of a clip's frames: the middles of `num_frames` equal parts of the clip.
 
-    Clip(0, 2) with 4 frames -> [0.25, 0.75, 1.25, 1.75].
-
-    Times after the end of the video (`duration_seconds`) show its last frame. With "loop" the
-    video starts again (a video of 1 s: [0.25, 0.75, 0.25, 0.75]); "error" raises a ValueError.
+    Clip(0, 2) with 4 frames -> [0.25, 0.75, 1.25, 1.75]. A time after the end of the video shows
+    its last frame.
     """
     if num_frames < 1:
         raise ValueError(f"num_frames must be at least 1, got {num_frames}")
     step_seconds = clip.duration_seconds / num_frames
-    times = [clip.start_seconds + (index + 0.5) * step_seconds for index in range(num_frames)]
-    if duration_seconds is None or clip.end_seconds <= duration_seconds + REMAINDER_SECONDS:
-        return times
-    if short == "error":
-        raise ValueError(
-            f"the video lasts {duration_seconds:g} s, less than the clip from "
-            f"{clip.start_seconds:g} to {clip.end_seconds:g} s; allow repeat_last or loop"
-        )
-    if short == "loop" and duration_seconds > 0:
-        return [time % duration_seconds for time in times]
-    return times
+    return [clip.start_seconds + (index + 0.5) * step_seconds for index in range(num_frames)]
 
 
 def random_clip(duration_seconds: float, clip_seconds: float, fraction: float) -> Clip:
@@ -76,17 +57,12 @@ def center_clip(duration_seconds: float, clip_seconds: float) -> Clip:
 
 
 def sliding_windows(
-    duration_seconds: float,
-    window_seconds: float,
-    stride_seconds: float,
-    *,
-    drop_tail: bool = False,
+    duration_seconds: float, window_seconds: float, stride_seconds: float
 ) -> list[Clip]:
     """A window every `stride_seconds`; the last one is moved back to end with the video.
 
     5 s, windows of 2 s, stride 1 s -> 0–2, 1–3, 2–4, 3–5. With stride 2 s -> 0–2, 2–4, 3–5.
-    1.5 s, windows of 2 s -> 0–2. With `drop_tail`, as in the paper's loader, a rest that is shorter
-    than the stride is left out: 3.9 s, windows of 2 s, stride 2 s -> 0–2.
+    1.5 s, windows of 2 s -> 0–2.
     """
     _check(duration_seconds, window_seconds)
     if stride_seconds <= 0:
@@ -96,7 +72,7 @@ def sliding_windows(
         return [Clip(0.0, window_seconds)]
     count = int((room + REMAINDER_SECONDS) / stride_seconds) + 1
     starts = [index * stride_seconds for index in range(count)]
-    if room - starts[-1] > REMAINDER_SECONDS and not drop_tail:
+    if room - starts[-1] > REMAINDER_SECONDS:
         starts.append(room)
     return [Clip(start, start + window_seconds) for start in starts]
 

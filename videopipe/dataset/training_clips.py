@@ -3,7 +3,6 @@
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -11,15 +10,13 @@ from torch.utils.data import Dataset
 
 from pretrained_2d.randomness import Sample, seeded
 from videopipe.dataset.manifest import VideoRecord
-from videopipe.dataset.sampling import ShortPolicy, center_clip, frame_times, random_clip
+from videopipe.dataset.sampling import frame_times, random_clip
 from videopipe.errors import DataError
 from videopipe.video.video import open_video
 
-Sampling = Literal["random", "center"]
-
 
 class ClipDataset(Dataset[tuple[Tensor, int | Tensor]]):
-    """One clip per video: `dataset[Sample(item, epoch, repeat)]` -> (clip, label).
+    """One random clip per video: `dataset[Sample(item, epoch, repeat)]` -> (clip, label).
 
     The label of multi-label data is a vector of `num_classes` zeros and ones.
 
@@ -34,11 +31,8 @@ class ClipDataset(Dataset[tuple[Tensor, int | Tensor]]):
         *,
         num_frames: int,
         clip_seconds: float,
-        sampling: Sampling = "random",
         transform: Callable[[Tensor], Tensor] | None = None,
         seed: int = 0,
-        short: ShortPolicy = "repeat_last",
-        backend: str = "auto",
         short_side: int | None = None,
         num_classes: int | None = None,
     ) -> None:
@@ -47,12 +41,8 @@ class ClipDataset(Dataset[tuple[Tensor, int | Tensor]]):
         unlabelled = [record.path for record in self.records if not record.labelled]
         if unlabelled:
             raise DataError(f"{len(unlabelled)} videos have no label, first {unlabelled[0]}")
-        if sampling not in ("random", "center"):
-            raise ValueError(f"sampling must be 'random' or 'center', got {sampling!r}")
         self.num_frames, self.clip_seconds = num_frames, clip_seconds
-        self.sampling, self.short = sampling, short
         self.transform, self.seed = transform, seed
-        self.backend = backend
         self.num_classes = num_classes
         # The decoder scales down to the largest size that the transform uses.
         largest = getattr(transform, "short_side", None)
@@ -84,14 +74,11 @@ class ClipDataset(Dataset[tuple[Tensor, int | Tensor]]):
     def _frames(self, record: VideoRecord, fraction: float) -> Tensor:
         path = Path(record.frames_path or record.path)
         rate = record.given_rate
-        with open_video(path, self.backend, self.short_side, frame_rate=rate) as video:
+        with open_video(path, short_side=self.short_side, frame_rate=rate) as video:
             start, end = record.span_seconds
             end = min(end, video.duration_seconds)
             length = max(end - start, 1 / video.frame_rate)
-            if self.sampling == "random":
-                clip = random_clip(length, self.clip_seconds, fraction)
-            else:
-                clip = center_clip(length, self.clip_seconds)
-            times = frame_times(clip, self.num_frames, length, self.short)
+            clip = random_clip(length, self.clip_seconds, fraction)
+            times = frame_times(clip, self.num_frames)
             last = max(start, end - 0.5 / video.frame_rate)
             return video.frames_at([min(start + time, last) for time in times])

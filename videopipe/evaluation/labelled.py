@@ -24,17 +24,18 @@ from videopipe.scoring.engine import Engine
 from videopipe.scoring.scores import VideoScores
 from videopipe.scoring.settings import Execution, Scoring
 from videopipe.system.processes import connected_processes
+from videopipe.system.progress import counted
 
 
 @dataclass(frozen=True)
 class Journal:
-    """Where an evaluation keeps the scores of each video as soon as it has them."""
+    """The folder in which an evaluation stores the scores of each video once they are computed."""
 
     folder: Path
-    identity: Mapping[str, Any]  # JSON: what decides the scores beside the settings of scoring
+    identity: Mapping[str, Any]  # JSON: decides the scores, with the settings of scoring
 
     def also(self, **identity: Any) -> "Journal":
-        """The same folder for scores that something else decides as well."""
+        """The same folder, with further values that decide the scores."""
         return Journal(self.folder, {**self.identity, **identity})
 
 
@@ -160,7 +161,7 @@ def check_failed(
     raise DataError(
         f"{len(failed)} of {num_videos} videos have no scores, more than max_failed "
         f"({max_failed:g} of them): "
-        + "; ".join(f"{reason} ({count} videos)" for reason, count in counts)
+        + "; ".join(f"{reason} ({counted(count, 'video')})" for reason, count in counts)
         + f". First: {failed[0][0]}. Make the videos readable, or raise max_failed"
     )
 

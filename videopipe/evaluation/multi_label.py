@@ -19,7 +19,7 @@ CONFIDENCE = 0.95
 
 
 def average_precision(scores: Floats, positive: Booleans, weights: Floats | None = None) -> Any:
-    """Of one class: scores (videos,), which videos show it (videos,) -> a number, NaN without any.
+    """Average precision of one class: scores (videos,), positives (videos,) -> NaN without any.
 
     `weights` (resamples, videos) counts every video so many times; the result is (resamples,).
     """

@@ -62,7 +62,7 @@ class ScoreTable:
 
     @property
     def multi_label(self) -> bool:
-        """Whether each class is there or not on its own."""
+        """Whether a video may show several classes, or none."""
         return bool(self.targets.ndim == 2)
 
     @property

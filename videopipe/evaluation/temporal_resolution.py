@@ -35,7 +35,7 @@ def resolution_table(
 ) -> list[dict[str, Any]]:
     """Top-1 for every frame rate and clip length, with the right rate and with rate 1.
 
-    `check` sees every table of scores, and raises when it must not be used.
+    `check` is called with every table of scores and raises when it must not be used.
     """
     if not frame_rates:
         return []

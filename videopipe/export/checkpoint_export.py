@@ -29,7 +29,7 @@ TOLERANCE = 1e-4  # of the largest logit
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What an export wrote."""
+    """The description of an exported file."""
 
     agreement: Agreement
     operators: dict[str, int]  # operator -> how often the file uses it

@@ -43,7 +43,7 @@ class GraphInput:
 
     @property
     def name(self) -> str:
-        """Of the input in the file."""
+        """Name of the input in the file."""
         return "images" if self.num_frames is None else "clips"
 
     @property
@@ -108,7 +108,7 @@ def trace(
 
 @dataclass(frozen=True)
 class GraphShapes:
-    """What some runtimes limit: the rank of tensors, and convolutions over three axes."""
+    """Properties that some runtimes limit: the rank of tensors, and 3D convolutions."""
 
     largest_rank: int
     convolutions_3d: int

@@ -21,10 +21,10 @@ class FinetuneConfig:
         "the authors did (accuracies are too high); or the last one, trained on val videos too",
     )
     num_frames: int | None = setting(
-        None, "frames per clip; none: as in the checkpoint", unit="frames"
+        None, "frames per clip; null: as in the checkpoint", unit="frames"
     )
     clip_seconds: float | None = setting(
-        None, "length of a clip; none: as in the checkpoint", unit="seconds"
+        None, "length of a clip; null: as in the checkpoint", unit="seconds"
     )
     drop_path: float = setting(0.2, "stochastic depth of the last block")
     head_dropout: float = setting(0.2, "dropout before the classifier")
@@ -46,7 +46,7 @@ class FinetuneConfig:
         "kernels or freeze_batch_norm is set",
     )
     validation_clips: int | None = setting(
-        None, "clips per video in validation; none: as many as cover it"
+        None, "clips per video in validation; null: as many as cover it"
     )
     max_failed: float = setting(
         0.05,
@@ -58,7 +58,7 @@ class FinetuneConfig:
         60.0, "longest time to decode a training clip", unit="seconds", runtime=True
     )
     decoding_workers: int | None = setting(
-        None, "processes that decode for validation; none: one per core", runtime=True
+        None, "processes that decode for validation; null: one per core", runtime=True
     )
 
     def __post_init__(self) -> None:

@@ -17,7 +17,7 @@ class FinetuneRecipe(Recipe):
     )
     accumulation: int = setting(8, "parts a batch is computed in: 8 clips of 64 at once")
     lr: float = setting(1e-4, "peak learning rate")
-    weight_decay: float = setting(0.2, "AdamW's; none on biases, norms and state spaces")
+    weight_decay: float = setting(0.2, "of AdamW; biases, norms and state spaces do not decay")
 
 
 @dataclass(frozen=True, kw_only=True)

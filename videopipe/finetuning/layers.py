@@ -105,8 +105,8 @@ def lay_channels_last(model: nn.Module) -> None:
     """Store the weights of 2D convolutions with channels last, which activations then follow.
 
     A folded network trains twice as fast this way on a CPU (EfficientNet-Lite0, 16 clips of 8
-    frames of 40 × 64 pixels: 0.5 s a step instead of 1.1 s). Values stay the same. Of a folded 3D
-    kernel, each tap is a 2D convolution.
+    frames of 40 × 64 pixels: 0.5 s a step instead of 1.1 s). Values stay the same. Each tap of a
+    folded 3D kernel is treated as a 2D convolution.
     """
     for module in model.modules():
         if isinstance(module, FoldedConv3d) and module.weight.ndim == 5:

@@ -214,7 +214,7 @@ def training_clips(
         rand_augment_layers=augmentation.rand_augment_layers,
         rand_augment_magnitude=augmentation.rand_augment_magnitude,
         rand_augment_probability=augmentation.rand_augment_probability,
-        interpolation=card.preprocessing.interpolation,  # other blur is another input at test time
+        interpolation=card.preprocessing.interpolation,  # as at test time
         squash=card.preprocessing.squash,
         shuffle_frames=augmentation.shuffle_frames,
     )

@@ -45,7 +45,7 @@ class Validator:
     def __call__(self, network: nn.Module) -> Mapping[str, float]:
         """Accuracy over videos, mean class accuracy and log loss; the same in every process.
 
-        Of multi-label data, the mean average precision.
+        For multi-label data, the mean average precision.
 
         Raises:
             DataError: more than `max_failed` of the readable videos have no scores this time.

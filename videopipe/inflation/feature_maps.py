@@ -84,7 +84,7 @@ def _index(name: str | int, levels: Sequence[FeatureLevel]) -> int | None:
 def _outputs_of(
     network: nn.Module, names: Sequence[str], frames: Tensor, levels: Sequence[FeatureLevel]
 ) -> dict[str, Tensor]:
-    """What the named modules give while the network runs."""
+    """The outputs of the named modules during one forward pass."""
     info: Any = getattr(network, "feature_info", None) or ()
     before = {entry["module"] for entry in info if entry.get("hook_type") == "forward_pre"}
     outputs: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""What became of every layer: inflated, copied, new or dropped."""
+"""The report of an inflation: whether each layer was inflated, copied, new or dropped."""
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -44,7 +44,7 @@ class InflationReport:
         return asdict(self)
 
     def count(self, status: str) -> int:
-        """Layers with this fate."""
+        """Number of layers with this status."""
         return sum(row.status == status for row in self.rows)
 
     def summary(self) -> str:

@@ -118,7 +118,7 @@ class InflationOptions:
 
     @property
     def frame_word(self) -> str:
-        """What one position of the new axis is called."""
+        """The word for one position of the new axis, in messages."""
         return "frame" if self.axis == "time" else "slice"
 
     @property

@@ -14,12 +14,12 @@ TOLERANCE = 1e-4  # of the largest logit; float32 rounding stays well below
 
 @dataclass(frozen=True)
 class Proof:
-    """What the boring-video test found."""
+    """The result of the boring-video test."""
 
     difference: float  # largest |3D - 2D|, relative to the largest |2D| logit
     agreement: float  # share of images with the same best class
     exact: bool
-    why_not: tuple[str, ...]  # what in the options keeps the network from being exact
+    why_not: tuple[str, ...]  # options that prevent an exact result
     num_images: int
     num_frames: int
     image_size: int
@@ -92,7 +92,7 @@ def still_images(num_images: int, channels: int, image_size: int) -> Tensor:
 
 
 def why_not_exact(options: InflationOptions) -> tuple[str, ...]:
-    """What the user chose that cannot keep a still video as it is."""
+    """The chosen options that prevent a still video from keeping its 2D logits."""
     reasons = []
     box = options.method in ("i3d", "s3d") and options.temporal_kernel > 1
     spread = options.method == "s4nd" and options.start != "identity"

@@ -27,7 +27,7 @@ _TOKENS_LAST = re.compile(r"(^|\.)(mlp_tokens|linear_tokens)$")
 
 @dataclass
 class LayerTrace:
-    """What one layer did in the trial: when, on what shapes, and whether frame by frame."""
+    """One layer in the trial run: its position, its shapes, and whether it works frame by frame."""
 
     name: str
     kind: str  # "convolution", "mixer", "block" (anything else)

@@ -18,7 +18,7 @@ NOT_REQUESTED_YET = "new"  # stands for the id of a --redo that `plan` only desc
 
 @dataclass(frozen=True)
 class PlannedJob:
-    """What happens to one job, and the reasons."""
+    """The action for one job, and the reasons."""
 
     job: Job
     action: Action

@@ -1,6 +1,6 @@
 """Running the jobs of a pipeline: each result made once, whole, and kept.
 
-A job whose result exists is answered from it. Any other is made in a partial folder under a lock; a
+If the result of a job exists, it is reused. Any other is made in a partial folder under a lock; a
 run that was interrupted resumes in that folder. Complete results are kept, whatever happens to a
 later stage.
 """
@@ -29,7 +29,7 @@ BEGINNING = {"run": "running", "resume": "resuming", "retry": "retrying what fai
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one job."""
+    """The outcome of one job."""
 
     job: Job
     state: State

@@ -7,6 +7,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from videopipe.pipeline.document.scalars import shown
+
 Config = TypeVar("Config")
 Summary = dict[str, Any]  # JSON; the most important numbers
 
@@ -22,11 +24,6 @@ class Kind(StrEnum):
     SCORES = "scores"  # an evaluation: metrics.json, scores.parquet
     PREDICTIONS = "predictions"  # a table of predictions
     TABLE = "table"  # a comparison of scores
-
-
-def shown(value: Any) -> str:
-    """A value of a matrix as it is written in the YAML: 20.0 is "20"."""
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def variant_in_words(variant: Mapping[str, Any], between: str = ", ") -> str:
@@ -111,6 +108,6 @@ class Stage(Generic[Config]):
 
     @property
     def sentence(self) -> str:
-        """What the stage does: the first line of the module that defines it."""
+        """A description: the first line of the module that defines the stage."""
         words = sys.modules[self.run.__module__].__doc__ or ""
         return words.strip().split("\n", 1)[0]

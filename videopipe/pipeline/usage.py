@@ -1,4 +1,4 @@
-"""What lies in a runs folder, and which of it a pipeline or a running process still needs.
+"""The results in a runs folder, and which pipelines or running processes still need them.
 
 A result is needed when the last run of a pipeline names it (`runs/<pipeline>/run.json`), when a
 needed result was made from it or names its folder in its settings, or when a run in progress may
@@ -39,13 +39,13 @@ class StoredResult:
 
     @property
     def needed(self) -> bool:
-        """Whether it must stay."""
+        """Whether a pipeline or a process needs it."""
         return bool(self.pipelines) or self.in_use
 
 
 @dataclass
 class _Folder:
-    """A result folder with its record, before it is known who needs it."""
+    """A result folder with its record, before it is known what needs it."""
 
     path: Path
     record: Mapping[str, Any]
@@ -78,7 +78,7 @@ def registered(runs: Path, names: Sequence[str]) -> Iterator[None]:
 
 
 def list_results(runs: Path) -> list[StoredResult]:
-    """Every result, the newest first, with its size, its age and who needs it."""
+    """Every result, the newest first, with its size, its age and the pipelines that need it."""
     folders = _folders(runs)
     _mark(runs, folders)
     seen: set[tuple[int, int]] = set()  # a file with several links takes its space once

@@ -1,4 +1,4 @@
-"""What describes a table of predictions, except for the videos."""
+"""The settings of a table of predictions, without the list of videos."""
 
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256

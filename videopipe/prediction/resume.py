@@ -209,7 +209,7 @@ def _refuse_other_videos(
 def _exists(text: str) -> bool:
     try:
         return Path(text_as_path(text)).exists()
-    except ValueError:  # a name no file can have
+    except ValueError:  # not a valid file name
         return False
 
 

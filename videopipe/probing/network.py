@@ -105,7 +105,7 @@ def feature_shape(network: nn.Module, card: ModelCard, num_frames: int) -> Featu
 
 
 def probe_entry(shape: FeatureShape, head: HeadConfig) -> dict[str, Any]:
-    """What a card says of a probe, enough to build it again."""
+    """The entry of a card from which a probe is built again."""
     names = [field.name for field in fields(HeadConfig)]
     return {**asdict(shape), "head": {name: getattr(head, name) for name in names}}
 

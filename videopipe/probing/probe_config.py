@@ -15,11 +15,11 @@ class FeaturesConfig:
     """Which frames of each video the network sees, and how the work is done."""
 
     splits: tuple[str, ...] | None = setting(
-        None, "splits to run over, such as [train, val]; none: every video"
+        None, "splits to run over, such as [train, val]; null: every video"
     )
     num_frames: int | None = setting(
         None,
-        "frames per view; none: as the checkpoint says, else 8. A video network takes a multiple "
+        "frames per view; null: as the checkpoint says, else 8. A video network takes a multiple "
         "of its own clip: each clip gives one feature vector",
         unit="frames",
     )
@@ -27,7 +27,7 @@ class FeaturesConfig:
         None, "frames per second of a view, in place of num_frames", unit="frames per second"
     )
     clip_seconds: float | None = setting(
-        None, "length of a view; none: as the checkpoint says, else 2", unit="seconds"
+        None, "length of a view; null: as the checkpoint says, else 2", unit="seconds"
     )
     views: int = setting(1, "views per video, spread evenly over time; 1 is the centre")
     mirror: bool = setting(
@@ -96,11 +96,11 @@ class ProbeRecipe(Recipe):
         32, "videos per optimiser step, over all processes", unit="videos"
     )
     lr: float = setting(1e-3, "peak learning rate")
-    weight_decay: float = setting(0.05, "AdamW's; none on biases, norms and state spaces")
+    weight_decay: float = setting(0.05, "of AdamW; biases, norms and state spaces do not decay")
     drop_last: bool = setting(False, "leave out the last, smaller batch of an epoch")
     workers: int = setting(0, "processes that load features; 0: none", runtime=True)
     checkpoint_every_steps: int | None = setting(
-        None, "steps between training states; none: at epoch ends", unit="steps", runtime=True
+        None, "steps between training states; null: at epoch ends", unit="steps", runtime=True
     )
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from pretrained_2d.checkpoints.card import ModelCard
-from videopipe.errors import ConfigError, VideopipeError
+from videopipe.errors import ConfigError, VideopipeError, first_line
 from videopipe.scoring.batched_model import BatchedModel
 from videopipe.scoring.clip_classifier import ClipClassifier
 from videopipe.scoring.scores import ClipOutput
@@ -123,7 +123,7 @@ def choose_device(name: str) -> torch.device:
         torch.zeros(1, device=device).add(1).item()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise VideopipeError(
-            f"device {name!r} does not work here: {str(error).splitlines()[0]}\n"
+            f"device {name!r} does not work here: {first_line(error)}\n"
             "Use device auto or cpu, or repair the driver; `videopipe doctor` shows what works"
         ) from None
     return device

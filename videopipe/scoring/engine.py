@@ -52,7 +52,7 @@ MOST_IDLE_POOLS = 4  # kept for later calls; more are ended when their call ends
 
 @dataclass
 class Times:
-    """What the consumer of the scores waits for."""
+    """Seconds that the consumer of the scores has waited for decoders and for the model."""
 
     waiting_for_decoders_seconds: float = 0.0
     waiting_for_model_seconds: float = 0.0

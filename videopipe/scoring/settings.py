@@ -21,18 +21,18 @@ Decoder = Literal["auto", "av", "torchcodec", "decord", "pytorchvideo"]
 class Scoring:
     """How a video becomes scores. Evaluation and prediction share these defaults."""
 
-    clips: int | None = setting(None, "clips per video, evenly spread; none: cover the whole video")
+    clips: int | None = setting(None, "clips per video, evenly spread; null: cover the whole video")
     crops: Literal[1, 3] = setting(
         1, "crops of each clip: the centre, or three along the long side"
     )
     average: Average = setting("logits", "what is averaged over clips")
     windows: bool = setting(False, "one result per window of clip_seconds instead of per video")
     stride_seconds: float | None = setting(
-        None, "step from window to window; none: windows do not overlap", unit="seconds"
+        None, "step from window to window; null: windows do not overlap", unit="seconds"
     )
-    num_frames: int | None = setting(None, "frames per clip; none: as the checkpoint says")
+    num_frames: int | None = setting(None, "frames per clip; null: as the checkpoint says")
     clip_seconds: float | None = setting(
-        None, "length of a clip; none: as the checkpoint says", unit="seconds"
+        None, "length of a clip; null: as the checkpoint says", unit="seconds"
     )
     precision: Precision = setting("fp32", "precision of the matrix products")
     decoder: Decoder = setting("auto", "decoding backend")
@@ -70,12 +70,12 @@ class Execution:
     """
 
     device: str = setting("auto", "auto, cpu, cuda, cuda:1, mps, …", runtime=True)
-    workers: int | None = setting(None, "decoding processes; none: one per core", runtime=True)
+    workers: int | None = setting(None, "decoding processes; null: one per core", runtime=True)
     threads: int | None = setting(
-        None, "clips computed at a time on a CPU; none: one per core", runtime=True
+        None, "clips computed at a time on a CPU; null: one per core", runtime=True
     )
     batch_size: int | None = setting(
-        None, "clips per batch on a device; none: as many as fit, up to 64", runtime=True
+        None, "clips per batch on a device; null: as many as fit, up to 64", runtime=True
     )
     timeout_seconds: float = setting(
         60.0, "longest time without a frame before decoding is stopped",
@@ -85,10 +85,10 @@ class Execution:
         4.0, "memory a decoder may use", unit="gigabytes", limit=True
     )
     max_clips_per_video: int | None = setting(
-        100_000, "a video with more clips gets the status too_long; none: no limit", limit=True
+        100_000, "a video with more clips gets the status too_long; null: no limit", limit=True
     )
     max_seconds_per_video: float | None = setting(
-        7200.0, "decoding time after which a video gets the status too_long; none: no limit",
+        7200.0, "decoding time after which a video gets the status too_long; null: no limit",
         unit="seconds", limit=True,
     )  # fmt: skip
     compile: bool = setting(False, "torch.compile the model (devices only)", runtime=True)

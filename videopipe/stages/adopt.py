@@ -10,7 +10,7 @@ from videopipe.pipeline.stage import Inputs, Kind, Stage, Summary
 
 @dataclass(frozen=True, kw_only=True)
 class AdoptConfig:
-    """The file, its network, and what the file does not contain (default: usual values)."""
+    """The file, its network, and what the file does not contain (default: the architecture's)."""
 
     checkpoint: Path = setting(
         help="a safetensors or PyTorch file of any name, a folder of Hugging Face transformers, or "
@@ -31,7 +31,7 @@ class AdoptConfig:
     std: tuple[float, float, float] | None = setting(None, "of values in [0, 1]")
     image_size: int | None = setting(None, "side of the input", unit="pixels")
     crop: float | None = setting(None, "fraction of the short side that the crop takes")
-    interpolation: Literal["bilinear", "bicubic"] | None = setting(None, "of the resizing")
+    interpolation: Literal["bilinear", "bicubic"] | None = setting(None, "filter of the resizing")
     squash: bool | None = setting(
         None, "scale whole frames to a square; otherwise keep the aspect ratio and crop"
     )

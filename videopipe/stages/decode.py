@@ -24,16 +24,16 @@ class DecodeConfig:
     )
     layout: Layout = setting("auto", "layout of the data; auto recognises and reports it")
     frame_rate: float | None = setting(
-        None, "of folders of numbered images, which are then videos", unit="frames per second",
-        added=True,
+        None, "frame rate of folders of numbered images, which are then videos",
+        unit="frames per second", added=True,
     )  # fmt: skip
     split: int = setting(1, "official split of HMDB-51 or UCF-101: 1, 2 or 3")
     validation: Literal["carve", "paper", "none"] = setting(
         "carve",
         "carve: part of the training videos, whole recordings at a time; "
-        "paper: the test split, as the authors did; none",
+        "paper: the test split, as the authors did; none: no validation split",
     )
-    val_fraction: float = setting(0.1, "of the training videos, with validation: carve")
+    val_fraction: float = setting(0.1, "fraction of the training videos for validation: carve")
     num_folds: int | None = setting(None, "number of test sets for a data set without splits")
     fold: int = setting(0, "the fold that is the test set, from 0")
     seed: int = setting(0, "random seed for the choice of validation videos")

@@ -22,7 +22,7 @@ class EvaluateConfig:
         unit="frames per second",
     )
     clip_lengths: tuple[float, ...] = setting(
-        (), "the clip lengths for frame_rates; none: as in the checkpoint", unit="seconds"
+        (), "clip lengths for frame_rates; empty: as in the checkpoint", unit="seconds"
     )
     max_failed: float = setting(
         0.05,

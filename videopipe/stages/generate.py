@@ -22,7 +22,7 @@ class GenerateConfig:
     train_videos: int = setting(60, "per class")
     val_videos: int = setting(12, "per class")
     test_videos: int = setting(12, "per class")
-    unseen_videos: int = setting(16, "in total, without labels, in unseen/")
+    unseen_videos: int = setting(16, "unlabelled videos in unseen/, in total")
     train_images: int = setting(150, "stills per shape")
     val_images: int = setting(30, "stills per shape")
     size_pixels: int = setting(64, "height and width", unit="pixels")

@@ -1,4 +1,4 @@
-"""`--progress json`: everything that a command says on stderr as JSON objects, one per line.
+"""`--progress json`: everything that a command writes to stderr as JSON objects, one per line.
 
 Every object has `event` and `time` (seconds since 1970). docs/commands.md lists the events and
 their fields. Other text that Python code writes to stderr, such as the warnings of libraries,
@@ -21,22 +21,22 @@ EVENTS: dict[str, Mapping[str, str]] = {
     "message": {"text": "one line for people"},
     "progress": {
         "label": "what is being done",
-        "unit": "of the counts, such as videos or steps",
-        "done": "units so far, including those of an interrupted run",
-        "total": "all units, or null when it is not known",
-        "seconds": "since this loop began",
-        "seconds_left": "an estimate, or null",
+        "unit": "unit of the counts, such as videos or steps",
+        "done": "units done, including those of an interrupted run",
+        "total": "number of units, or null when it is not known",
+        "seconds": "seconds since this loop began",
+        "seconds_left": "estimated seconds left, or null",
         "note": "further words, such as the loss; may be empty",
         "finished": "true in the last event of a loop",
     },
     "stage": {
-        "stage": "its name in the pipeline",
-        "variant": "its values in the matrix, an object",
+        "stage": "name of the stage in the pipeline",
+        "variant": "values of its matrix keys, an object",
         "state": "running, cached, done, resumed, failed or interrupted",
         "folder": "name of the result below the runs folder",
     },
     "error": {"kind": "name of the exit code", "text": "the message; may have several lines"},
-    "end": {"exit_code": "of the process"},
+    "end": {"exit_code": "exit code of the process"},
 }
 
 _stream: TextIO | None = None  # the real stderr, while JSON is written

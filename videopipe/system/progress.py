@@ -60,6 +60,11 @@ def log_line(message: str) -> None:
         print(message, file=sys.stderr, flush=True)  # noqa: T201 - this is the printing place
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 video`, `2 videos`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def duration(seconds: float) -> str:
     """`0:07`, `12:05`, `3:00:00`."""
     minutes, rest = divmod(round(seconds), 60)

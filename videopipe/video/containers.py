@@ -23,8 +23,8 @@ CONTAINERS = (
 )
 READING_OPTIONS = {"protocol_whitelist": "file", "format_whitelist": CONTAINERS}
 
-PATTERN_CHARACTERS = "%*?{"  # by which FFmpeg's image reader finds numbered files
-# The image reader goes by the name, and takes none with these endings.
+PATTERN_CHARACTERS = "%*?{"  # patterns of numbered files in FFmpeg's image reader
+# The image reader is chosen by name, and never for these suffixes.
 NEVER_IMAGES = frozenset(
     ".3gp .avi .flv .m4v .mkv .mov .mp4 .mpeg .mpg .ts .webm .wmv".split()  # noqa: SIM905
 )
@@ -34,7 +34,7 @@ ID3_HEADER_BYTES = 10
 
 
 def playlist_kind(path: Path) -> str | None:
-    """What a file is that names other files or streams; None when it is no such file.
+    """The kind of a file that names other files or streams; None for any other file.
 
     The rules are those by which FFmpeg recognises these formats, whatever the name of the file.
     """

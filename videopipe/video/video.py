@@ -9,7 +9,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from videopipe.errors import DecodeError
+from videopipe.errors import DecodeError, first_line
 from videopipe.video.decoder import (
     BackendUnavailableError,
     Decoder,
@@ -138,6 +138,6 @@ def load_backend(name: str) -> Callable[[Path, int | None], Decoder]:
         try:
             return getattr(importlib.import_module(module), attribute)
         except (ImportError, OSError, RuntimeError) as error:
-            words = (str(error).strip() or type(error).__name__).splitlines()[0]
-            _unavailable[name] = f"backend {name!r} does not work on this machine: {words}"
+            reason = first_line(error)
+            _unavailable[name] = f"backend {name!r} does not work on this machine: {reason}"
     raise BackendUnavailableError("", _unavailable[name])

@@ -31,7 +31,7 @@ REPORT = "adoption.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Adoption:
-    """The file to adopt, and what it does not say; None means the architecture's default."""
+    """The file to adopt, and settings it does not contain (None: the architecture's default)."""
 
     checkpoint: Path
     architecture: str = ""  # may be left out for a folder of transformers, which names it

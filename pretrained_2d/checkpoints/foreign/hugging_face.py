@@ -25,7 +25,7 @@ _TOWERS = {"clip": "clip_vision_model", "siglip": "siglip_vision_model"}
 
 @dataclass(frozen=True)
 class HuggingFaceFolder:
-    """What `config.json` and `preprocessor_config.json` say."""
+    """The content of `config.json` and `preprocessor_config.json`."""
 
     model_type: str
     architecture: str  # of timm; transformers/<name> for a network of videos

@@ -21,7 +21,7 @@ def read_labels(given: str) -> tuple[str, ...]:
         )
     for name in names:
         if not name or names.count(name) > 1:
-            what = f"{name!r} stands twice" if name else "one name is empty"
+            what = f"{name!r} occurs twice" if name else "one name is empty"
             raise CheckpointError(f"labels of {given}: {what}; every class needs a name of its own")
     return tuple(names)
 

@@ -17,7 +17,7 @@ COUNTER = "num_batches_tracked"  # of batch norms; only some programs save it, a
 
 @dataclass(frozen=True)
 class Match:
-    """`tensors` under our names; `names` says what all of them were called in the file."""
+    """`tensors` under our names; `names` maps all of them to their names in the file."""
 
     convention: str
     prefixes: tuple[str, ...]

@@ -12,13 +12,13 @@ from pretrained_2d.checkpoints.reference.saved import LAYER_OPTIONS, Saved, as_t
 from pretrained_2d.checkpoints.reference.vit import read_vit
 from pretrained_2d.errors import CheckpointError
 
-# What the names of every network of a kind begin with, behind the prefixes of training programs.
+# The beginning of the names of each kind of network, behind the prefixes of training programs.
 ANCHORS = {
     "convnext": "stages.0.blocks.0.",
     "isotropic": "layers.0.layer.",
     "vit": "blocks.0.layer.",
 }
-# The public code's words for what our networks and layers call otherwise.
+# Names of options in the public code -> ours.
 ALIASES = {
     "disc": "discretisation",
     "trank": "rank",

@@ -97,7 +97,7 @@ class Saved:
             self.state[f"{ours}.{name}"] = tensor
 
     def axis_options(self, layer: str, position: int) -> dict[str, Any]:
-        """What an S4ND layer says of one axis, as keywords of AxisConfig without the size."""
+        """The settings of one axis of an S4ND layer, as keywords of AxisConfig without the size."""
         options = asdict(self.layers[layer].axes[position])
         for name in ("size", "period"):
             del options[name]

@@ -212,7 +212,7 @@ def test_a_bad_folder_is_named_with_a_remedy(kind: str, folder: Path) -> None:
         load_checkpoint(folder)
 
 
-def test_a_mismatch_stands_side_by_side(folder: Path) -> None:
+def test_a_mismatch_is_shown_side_by_side(folder: Path) -> None:
     _edit(options={**SMALL, "widths": [4, 4, 8, 16]})(folder)
     with pytest.raises(CheckpointError) as caught:
         load_checkpoint(folder)
@@ -232,7 +232,7 @@ def test_a_killed_save_leaves_the_old_checkpoint(folder: Path, monkeypatch) -> N
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(os, "fsync", killed)  # the disk is slow, the user is not patient
+    monkeypatch.setattr(os, "fsync", killed)  # a slow write, killed in the middle
     with pytest.raises(KeyboardInterrupt):
         save_checkpoint(folder, build(CARD.architecture, **SMALL), CARD)
     assert sorted(path.name for path in folder.iterdir()) == before

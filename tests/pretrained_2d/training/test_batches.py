@@ -82,7 +82,7 @@ def test_a_resumed_run_continues_with_the_next_batch():
     assert len(StepBatches(plan, shares, first_epoch=0, start=7, stop=15)) == 8
 
 
-def test_a_part_without_samples_takes_the_step_with_one_that_does_not_count():
+def test_an_empty_part_runs_on_a_sample_that_does_not_count():
     plan = BatchPlan(1, 4, seed=0, drop_last=False)
     idle = StepBatches(plan, Shares(0, 2), first_epoch=0, start=0, stop=1)
     assert list(idle) == [[Sample(0, 0, 0)]]

@@ -75,7 +75,7 @@ def test_random_kills_change_no_bit(tmp_path):
         _, status = os.waitpid(child, 0)
         if os.WIFSIGNALED(status):
             kills += 1
-        elif kills < 10:  # this machine has become faster: once more, with quicker kills
+        elif kills < 10:  # the run ended before the kills: repeat with earlier ones
             shutil.rmtree(killed)
             kills, seconds = 0, seconds / 2
         else:

@@ -25,7 +25,7 @@ def test_nothing_saved_is_none(tmp_path):
     assert load_newest(tmp_path / "missing") is None
 
 
-def test_a_damaged_state_gives_way_to_the_one_before(tmp_path):
+def test_a_damaged_state_is_skipped_for_the_one_before(tmp_path):
     for step in (1, 2):
         save_state(tmp_path, step, {}, keep_last=2)
     (saved_states(tmp_path)[-1] / "state.pt").write_bytes(b"PK rubbish")

@@ -15,7 +15,7 @@ def weights(tmp_path: Path) -> Path:
     return tmp_path / "weights.pth.tar"
 
 
-def test_everything_given_stands_in_the_json(weights: Path, tmp_path: Path, capsys) -> None:
+def test_everything_given_is_in_the_json(weights: Path, tmp_path: Path, capsys) -> None:
     out = tmp_path / "model"
     arguments = f"adopt {weights} --architecture timm/test_resnet --out {out} --labels a,b,c"
     arguments += " --mean 0.1,0.2,0.3 --std 0.4,0.5,0.6 --image-size 64 --crop 0.5"

@@ -29,7 +29,7 @@ def test_problems_are_printed_and_written(tmp_path: Path, tiny_video: Callable, 
     said = capsys.readouterr()
     assert "empty: 1 (the file has no bytes; left out)" in said.out
     assert "1 of 3 videos cannot be used" in said.out
-    assert "1/1" in said.err  # only the new file was looked at
+    assert "1/1" in said.err  # only the new file was inspected
     with table.open(newline="") as file:
         rows = {Path(row["path"]).name: row for row in csv.DictReader(file)}
     assert rows["c.mp4"]["findings"] == "empty"

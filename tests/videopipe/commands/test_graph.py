@@ -19,7 +19,7 @@ def test_text(load: Callable[..., Pipeline]) -> None:
     assert list(as_text(load(TEXT))) == [
         "ablation",
         "  clips      read",
-        "  model      fit  × 2  <- clips  matrix: rule in ['i3d', 's4nd']",
+        "  model      fit  × 2  <- clips  matrix: rule in [i3d, s4nd]",
         "  my-scores  score  × 2  <- model, clips",
         "  table      table  <- my-scores",
     ]
@@ -29,7 +29,7 @@ def test_mermaid(load: Callable[..., Pipeline]) -> None:
     assert list(as_mermaid(load(TEXT))) == [
         "flowchart TD",
         '    stage_clips["clips<br/><i>read</i>"]',
-        "    stage_model[\"model<br/><i>fit</i><br/>rule: ['i3d', 's4nd']\"]",
+        '    stage_model["model<br/><i>fit</i><br/>rule: [i3d, s4nd]"]',
         '    stage_my_scores["my-scores<br/><i>score</i>"]',
         '    stage_table["table<br/><i>table</i>"]',
         "    stage_clips -->|clips| stage_model",

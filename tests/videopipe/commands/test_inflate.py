@@ -4,24 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
-from pretrained_2d.checkpoints.folder import read_card, save_checkpoint
-from pretrained_2d.networks.backbones import build
+from pretrained_2d.checkpoints.folder import read_card
 from videopipe.cli import main
-
-OPTIONS = {"depth": 1, "width": 8, "image_size": 16, "num_classes": 3}
 
 
 @pytest.fixture
-def backbone(tmp_path: Path) -> str:
-    card = ModelCard(
-        architecture="isotropic",
-        options=OPTIONS,
-        labels=("x", "y", "z"),
-        preprocessing=Preprocessing(image_size=16, resize=16),
-    )
-    save_checkpoint(tmp_path / "2d", build("isotropic", **OPTIONS), card)
-    return str(tmp_path / "2d")
+def backbone(isotropic_backbone: Path) -> str:
+    return str(isotropic_backbone)
 
 
 def inflate(backbone: str, out: Path, *arguments: str) -> int:

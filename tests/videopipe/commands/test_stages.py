@@ -1,4 +1,4 @@
-"""What exists, read off the dataclasses."""
+"""The list of stages and settings, from the dataclasses."""
 
 import dataclasses
 import typing

@@ -80,7 +80,7 @@ def test_a_manifest_is_read_back_as_written(manifest: Manifest, tmp_path: Path) 
 def test_unchanged_files_are_not_inspected_again(
     manifest: Manifest, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An index is taken over: divided anew, and only files that have changed are looked at."""
+    """A manifest is reused: videos are split again, and only changed files are inspected."""
     write_manifest(tmp_path / "index", manifest)
     looked_at: list[str] = []
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from videopipe.dataset.notation import FrameNotation, describe_sampling, parse_notation
 from videopipe.dataset.sampling import (
     Clip,
+    adjacent_windows,
     center_clip,
     dense_clips,
     frame_times,
@@ -25,8 +26,6 @@ def spans(clips: list[Clip]) -> list[tuple[float, float]]:
 
 def test_worked_examples() -> None:
     assert frame_times(Clip(0, 2), 4) == [0.25, 0.75, 1.25, 1.75]
-    assert frame_times(Clip(0, 2), 4, 1.0, "loop") == [0.25, 0.75, 0.25, 0.75]
-    assert frame_times(Clip(0, 2), 4, 1.0) == [0.25, 0.75, 1.25, 1.75]
     assert spans(sliding_windows(3.9, 2, 2)) == [(0, 2), (1.9, 3.9)]
     assert spans(sliding_windows(5, 2, 2)) == [(0, 2), (2, 4), (3, 5)]
     assert spans(sliding_windows(4, 2, 2)) == [(0, 2), (2, 4)]
@@ -37,11 +36,32 @@ def test_worked_examples() -> None:
     assert center_clip(10, 2) == Clip(4, 6)
 
 
-def test_drop_tail_is_what_the_paper_s_loader_did() -> None:
-    # pytorchvideo's UniformClipSampler: 2.6, 3.3 and 3.9 s give only the first two seconds.
-    for duration in (2.6, 3.3, 3.9):
-        assert spans(sliding_windows(duration, 2, 2, drop_tail=True)) == [(0, 2)]
-    assert spans(sliding_windows(4.5, 2, 2, drop_tail=True)) == [(0, 2), (2, 4)]
+def test_what_differs_by_rounding_is_the_same() -> None:
+    """A rest below a millisecond makes no further window, one above does."""
+    for tail, windows in ((-0.0009, 2), (0.0, 2), (0.0009, 2), (0.0011, 3)):
+        assert len(adjacent_windows(4 + tail, 2)) == windows
+        assert len(sliding_windows(4 + tail, 2, 2)) == windows
+        assert len(sliding_windows(2 + tail, 2, 2)) == windows - 1
+    assert len(sliding_windows(3.9995, 2, 1)) == 3
+
+
+@given(seconds, seconds)
+def test_adjacent_windows_are_a_grid_that_ends_behind_the_video(
+    duration: float, window: float
+) -> None:
+    if duration / window > 2000:
+        return
+    clips = adjacent_windows(duration, window)
+    assert [clip.start_seconds for clip in clips] == [i * window for i in range(len(clips))]
+    assert clips[-1].start_seconds < max(duration, 1e-6)
+    assert clips[-1].end_seconds == pytest.approx(len(clips) * window)
+    assert clips[-1].end_seconds >= duration - 1e-3 - 1e-9 * duration
+
+
+def test_one_dense_clip_is_in_the_middle() -> None:
+    assert spans(dense_clips(10, 2, 1)) == [(4, 6)]
+    assert spans(dense_clips(10, 2, 2)) == [(0, 2), (8, 10)]
+    assert spans(dense_clips(1, 2, 3)) == [(0, 2)] * 3
 
 
 @given(seconds, seconds)
@@ -63,7 +83,7 @@ def test_frames_of_a_random_clip_are_even_and_inside(
     duration: float, clip_seconds: float, fraction: float, num_frames: int
 ) -> None:
     clip = random_clip(duration, clip_seconds, fraction)
-    times = frame_times(clip, num_frames, duration)
+    times = frame_times(clip, num_frames)
     assert len(times) == num_frames
     assert clip.start_seconds <= times[0]
     assert times[-1] <= clip.end_seconds
@@ -74,8 +94,6 @@ def test_frames_of_a_random_clip_are_even_and_inside(
 def test_wrong_arguments_are_named() -> None:
     with pytest.raises(ValueError, match="num_frames must be at least 1, got 0"):
         frame_times(Clip(0, 1), 0)
-    with pytest.raises(ValueError, match=r"lasts 1 s, less than the clip from 0 to 2 s"):
-        frame_times(Clip(0, 2), 4, 1.0, "error")
     with pytest.raises(ValueError, match="stride_seconds must be positive"):
         sliding_windows(5, 2, 0)
     with pytest.raises(ValueError, match="longer than 0 s"):

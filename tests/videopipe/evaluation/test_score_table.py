@@ -121,7 +121,7 @@ def test_too_many_videos_without_scores_are_refused() -> None:
     )
     check_failed(table, 0.5)
     check_failed(table, 0.34, known={"a"})  # one of three
-    with pytest.raises(DataError, match=r"1 of 3 videos .*: no such file \(1 videos\)\. First: c"):
+    with pytest.raises(DataError, match=r"1 of 3 videos .*: no such file \(1 video\)\. First: c"):
         check_failed(table, 0.3, known={"a"})
     with pytest.raises(DataError, match=r"2 of 4 videos .*: no such file \(2 videos\)\. First: a"):
         check_failed(table, 0.4)

@@ -28,7 +28,7 @@ def splits_of(records: object) -> set[str]:
     return {record.split for record in records}
 
 
-def test_by_default_validation_decides_and_the_test_videos_are_untouched() -> None:
+def test_by_default_the_checkpoint_is_chosen_on_validation_videos() -> None:
     found = choose_videos(manifest("train", "val", "test"), "validation")
     assert (splits_of(found.train), splits_of(found.validation)) == ({"train"}, {"val"})
     assert (found.protocol, found.left_out, len(found.train)) == ("validation", 1, 4)
@@ -50,7 +50,7 @@ def test_last_learns_from_all_but_the_test_videos_and_chooses_nothing() -> None:
     assert (splits_of(found.train), list(found.validation)) == ({"train", "val"}, [])
 
 
-def test_missing_splits_are_said_with_what_there_is() -> None:
+def test_missing_splits_are_reported_with_the_existing_ones() -> None:
     with pytest.raises(DataError, match=r"no val videos.*4 test.*validation: carve"):
         choose_videos(manifest("train", "test"), "validation")
     with pytest.raises(DataError, match="no readable training video"):

@@ -149,9 +149,11 @@ name: p
 stages:
   clips: {use: read}
   model: {use: fit, inputs: {clips: clips}, matrix: {clip_seconds: [2, 0.5]}}
+  other: {use: fit, inputs: {clips: clips}, matrix: {limit: [4, null]}}
 """
     labels = [job.label for job in load(text).jobs]
-    assert labels == ["clips", "model (clip_seconds=2)", "model (clip_seconds=0.5)"]
+    assert labels[1:3] == ["model (clip_seconds=2)", "model (clip_seconds=0.5)"]
+    assert labels[3:] == ["other (limit=4)", "other (limit=null)"]
 
 
 def test_a_pattern_sets_every_stage_that_fits(load: Load) -> None:
@@ -190,6 +192,21 @@ def test_a_wrong_set(load: Load, override: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(MATRIX, override)
     assert caught.value.problems == (message,)
+
+
+def test_set_reaches_inputs_use_the_whole_matrix_and_defaults(load: Load) -> None:
+    text = MATRIX.replace("  model:", "  other:  {use: read, config: {words: x}}\n  model:")
+    pipeline = load(
+        text, "model.inputs.clips=other", "model.matrix={epochs: [1, 2, 3]}", "table.use=table",
+    )  # fmt: skip
+    models = [job for job in pipeline.jobs if job.stage == "model"]
+    assert [job.config.epochs for job in models] == [1, 2, 3]
+    assert {job.inputs["clips"][0].stage for job in models} == {"other"}
+    assert len([job for job in load(MATRIX, "model.matrix=null").jobs if job.stage == "model"]) == 1
+    whole = load(MATRIX, "model.inputs={clips: clips}", "defaults.fit.note=said")
+    assert {job.config.note for job in whole.jobs if job.stage == "model"} == {"said"}
+    with pytest.raises(ConfigError, match=r"--set scores\.use=fti: unknown stage 'fti'"):
+        load(MATRIX, "scores.use=fti")
 
 
 @pytest.mark.parametrize("overrides", [(), ("model.epochs=7", "clips.words='1e-4'")])

@@ -121,7 +121,7 @@ def test_what_a_process_makes_or_may_read_stays(make: Callable[..., Pipeline]) -
     assert clips not in kept()
 
 
-def test_a_run_that_was_killed_holds_nothing(make: Callable[..., Pipeline]) -> None:
+def test_a_killed_run_keeps_no_result_from_being_removed(make: Callable[..., Pipeline]) -> None:
     old = make(words="old")
     make(words="new")
     program = (

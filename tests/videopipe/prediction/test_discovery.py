@@ -40,7 +40,7 @@ def test_folders_are_searched_at_any_depth_in_order_of_names(tmp_path):
     assert listing.problems == []
 
 
-def test_own_leavings_are_no_videos(tmp_path):
+def test_files_of_our_own_are_not_videos(tmp_path):
     touch(tmp_path, "a.mp4", "out.parquet.parts/x.mp4", ".out.csv.1.team/y.mp4")
     assert names([tmp_path], tmp_path) == ["a.mp4"]
 
@@ -60,7 +60,7 @@ def test_links_are_followed_once_and_loops_end(tmp_path):
 
 @contextmanager
 def as_nobody() -> Iterator[None]:
-    """Root may read everything, so be somebody else for a while."""
+    """Run as another user for a while, since root may read everything."""
     if os.geteuid() != 0:
         yield
         return
@@ -172,7 +172,7 @@ def test_the_manifest_of_a_data_set_names_its_videos(tmp_path):
     assert find_videos([tmp_path / "clips" / "manifest.jsonl"]).videos == expected
 
 
-def test_nothing_found_says_what_was_passed_over(tmp_path):
+def test_nothing_found_says_what_was_skipped(tmp_path):
     touch(tmp_path, "a.doc", "b.doc", "c")
     with pytest.raises(DataError) as caught:
         find_videos([tmp_path, str(tmp_path / "*.mp4")])

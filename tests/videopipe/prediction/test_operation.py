@@ -60,7 +60,7 @@ def test_one_row_per_video_in_order_and_a_summary(expected, tiny_model, video_fo
     assert (summary["videos"], summary["ok"], summary["not_ok"]) == (15, 12, 3)
     assert summary["labels"] == ["left", "right", "up", "down"]
     assert summary["where_the_time_went"]["bottleneck"]
-    # Nothing is left lying about.
+    # No other files remain.
     names = sorted(path.name for path in asked.out.parent.iterdir())
     assert names == ["all.csv", "all.csv.summary.json"]
     first = rows_of(asked)[1]
@@ -98,7 +98,7 @@ def test_a_complete_table_is_left_alone_and_new_videos_are_added(
     assert predict_table(asked, [folder])["predicted_in_this_run"] == len(before)
     assert asked.out.stat().st_mtime_ns == stamp
     noisy_video(folder / "a_new_one.mp4", 99)
-    (folder / "video03.mp4").unlink()  # gone: its row stays, behind the others
+    (folder / "video03.mp4").unlink()  # removed: its row stays, at the end
     summary = predict_table(asked, [folder])
     assert summary["predicted_in_this_run"] == 1
     after = rows_of(asked)
@@ -202,7 +202,7 @@ def test_two_runs_at_once_are_refused(tiny_model, video_folder, tmp_path, monkey
     predict_table(asked, [video_folder / "part0"])
 
 
-def test_a_kill_while_the_table_takes_its_name_is_mended(tiny_model, video_folder, tmp_path):
+def test_an_interrupted_commit_is_completed(tiny_model, video_folder, tmp_path):
     asked = request(tiny_model, tmp_path / "all.csv")
     summary = predict_table(asked, [video_folder / "part0"])
     content, folder = asked.out.read_bytes(), parts_folder(asked.out)

@@ -77,7 +77,7 @@ def test_many_threads_get_the_rows_of_their_own_videos(tiny_model, video_folder)
         assert all(row == expected[row["path"]] for row in found)
 
 
-def test_a_closed_predictor_says_so_and_calls_that_run_come_to_their_end(tiny_model, video_folder):
+def test_a_closed_predictor_raises_and_running_calls_finish(tiny_model, video_folder):
     videos = sorted(str(path) for path in (video_folder / "part0").iterdir())
     predictor = videopipe.Predictor(tiny_model, **QUICK)
     running = predictor.predict(videos)

@@ -61,7 +61,7 @@ def test_strange_and_truncated_files_go_through_in_one_run(tiny_model, shared, t
     lines = (shared / "data" / "odd_videos" / "MANIFEST.tsv").read_text().splitlines()[1:]
     for name, _, opened, *rest in (line.split("\t") for line in lines):
         decoded = opened == "ok" and rest[5] not in ("", "0")
-        picture_only = name.endswith(".mp3")  # the cover of a song is no film
+        picture_only = name.endswith(".mp3")  # a cover image is not a video
         assert (odd[name]["status"] in ("ok", "partial")) == (decoded and not picture_only), name
     for row in rows:
         if row["status"] in ("ok", "partial"):

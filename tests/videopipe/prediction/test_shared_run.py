@@ -30,11 +30,11 @@ def test_every_number_is_given_to_one_process_only(tmp_path):
     assert Counter(number for numbers in taken for number in numbers) == Counter(range(500))
 
 
-def test_a_slow_process_leaves_the_rest_to_the_others(tmp_path):
+def test_a_slow_process_takes_fewer_videos(tmp_path):
     slow, quick = team_of(tmp_path, 0, 2), team_of(tmp_path, 1, 2)
     slow.folder.mkdir()
     numbers = slow.shares(10)
-    assert next(numbers) == 0  # and now it is busy with a long film
+    assert next(numbers) == 0  # from here on it is busy
     assert list(quick.shares(10)) == list(range(1, 10))
     assert list(numbers) == []
 
@@ -66,7 +66,7 @@ def test_the_last_to_finish_gets_all_reports(tmp_path):
     assert teams[1].finish({"videos": 1}) == [{"videos": 5}, {"videos": 1}, {"videos": 2}]
 
 
-def test_leavings_of_killed_runs_are_cleared_away(tmp_path):
+def test_folders_of_killed_runs_are_removed(tmp_path):
     team = team_of(tmp_path, 0, 2)
     for name in (".all.csv.run.team", ".all.csv.older.team", ".other.csv.older.team"):
         (tmp_path / name).mkdir()

@@ -83,7 +83,7 @@ def test_a_run_is_shown_with_its_videos_and_curves(tmp_path, tiny_video) -> None
     assert [job["summary"] for job in numbers["jobs"]] == [{"top1": 0.5}] * 2
 
 
-def test_what_is_missing_or_damaged_is_said_and_the_rest_is_shown(tmp_path, tiny_video) -> None:
+def test_missing_or_damaged_parts_are_reported_and_the_rest_is_shown(tmp_path, tiny_video) -> None:
     jobs = [
         entry("clips", "decode", "done"),
         entry("model", "finetune", "failed"),

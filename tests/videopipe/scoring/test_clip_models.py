@@ -152,7 +152,7 @@ def test_a_clip_that_never_fits_is_an_error():
         outputs(model, clips(2))
 
 
-def test_answers_may_be_asked_for_before_a_batch_is_full():
+def test_outputs_may_be_requested_before_a_batch_is_full():
     network, model = greedy(room=8, batch_size=8)
     first, second = clips(2)
     answer = model.submit(first)
@@ -164,7 +164,7 @@ def test_answers_may_be_asked_for_before_a_batch_is_full():
     assert network.batches == [2]
 
 
-def test_a_batch_that_does_not_fill_up_is_started_all_the_same(monkeypatch):
+def test_a_batch_that_does_not_fill_up_is_started_after_a_while(monkeypatch):
     network, model = greedy(room=8, batch_size=8)
     answer = model.submit(clips(1)[0])
     model.flush_overdue()

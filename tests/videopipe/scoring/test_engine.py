@@ -148,7 +148,7 @@ def test_a_decoder_without_progress_times_out(tiny_model, tmp_path, noisy_video)
     assert "no answer within" in found[0].reason
 
 
-def test_a_decoder_that_dies_is_replaced(tiny_model, video_folder):
+def test_a_decoding_process_that_dies_is_replaced(tiny_model, video_folder):
     psutil = pytest.importorskip("psutil", reason='to run this test: pip install "videopipe[dev]"')
     videos = good_videos(video_folder)
     execution = Execution(device="cpu", workers=1, threads=1)

@@ -75,7 +75,7 @@ def test_preparing_a_frame_does_not_depend_on_its_neighbours():
 
 
 def test_a_range_shorter_than_a_clip_repeats_its_own_last_frame(tmp_path, tiny_video, grey_of):
-    """What follows the range is not looked at: it may show something else."""
+    """Frames after the range are not used: they may show something else."""
     path = tiny_video(tmp_path / "video.mp4", num_frames=30, frame_rate=10.0)
     with open_video(path) as video:
         reader = FrameReader(video, PREPROCESSING, crops=1, end_seconds=1.5)

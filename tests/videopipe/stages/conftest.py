@@ -1,4 +1,4 @@
-"""A few generated videos that differ by motion only, and a small network grown along time."""
+"""A few generated videos that differ by motion only, and a small inflated network."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -33,7 +33,7 @@ def make_clips(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def motion_clips(make_clips: Callable[..., Path]) -> Path:
-    """Two classes: 8 videos to learn from, 6 that decide and 8 to test on."""
+    """Two classes: 8 training, 6 validation and 8 test videos."""
     return make_clips(train=4, val=3, test=4)
 
 

@@ -151,7 +151,7 @@ def test_ranges_of_one_file_are_all_paired(tmp_path: Path) -> None:
     assert (found["rows"][0]["videos"], found["rows"][0]["recordings"]) == (40, 1)
 
 
-def test_the_papers_protocol_and_unreadable_videos_are_said(tmp_path: Path) -> None:
+def test_the_papers_protocol_and_unreadable_videos_are_reported(tmp_path: Path) -> None:
     results = [Result(evaluation(tmp_path / "a", 20, protocol="paper", failed=2), "s4nd")]
     compare(results, tmp_path / "out")
     text = (tmp_path / "out" / "table.md").read_text()

@@ -210,7 +210,7 @@ def test_crops_and_averages_change_the_scores(
     np.testing.assert_allclose(tables["plain"].scores.sum(axis=1), 1, rtol=1e-5)
 
 
-def test_the_papers_protocol_and_training_videos_are_said(
+def test_the_papers_protocol_and_training_videos_are_reported(
     model: Path, motion_clips: Path, given: Given, tmp_path: Path
 ) -> None:
     folder = tmp_path / "paper"

@@ -57,7 +57,7 @@ def test_defaults_are_the_papers() -> None:
     assert (short_sides, config.augmentation.flip) == ([256, 320], 0.5)
 
 
-def test_every_parameter_of_the_time_axis_moves_and_the_card_tells_the_story(
+def test_every_parameter_of_the_time_axis_moves_and_the_card_records_it(
     motion_model: Path, motion_clips: Path, given: Given, tmp_path: Path
 ) -> None:
     summary = tuned(QUICK, given(model=motion_model, clips=motion_clips), tmp_path / "out")
@@ -206,7 +206,7 @@ def one_thread() -> Iterator[None]:
 def test_only_time_mixing_distinguishes_motions(
     make_model: Callable[..., Path], make_clips: Callable[..., Path], given: Given, tmp_path: Path
 ) -> None:
-    """Any frame looks the same in both classes: without time mixing there is nothing to learn."""
+    """Single frames look the same in both classes: time mixing is needed to learn them."""
     clips = make_clips(train=60, val=1, test=30)
     config = replace(
         QUICK,

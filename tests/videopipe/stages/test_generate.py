@@ -79,7 +79,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(
     assert not [n for n in other if n.endswith((".mp4", ".png")) and other[n] == files(made)[n]]
 
 
-def test_an_interrupted_run_goes_on(made: Path, tmp_path: Path) -> None:
+def test_an_interrupted_run_resumes(made: Path, tmp_path: Path) -> None:
     run(SMALL, Inputs({}), tmp_path)
     (tmp_path / "videos/val/left/00000.mp4").unlink()
     (tmp_path / "videos/val/left/.writing-00000.mp4").write_bytes(b"half")

@@ -5,25 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
-from pretrained_2d.checkpoints.folder import read_card, save_checkpoint
-from pretrained_2d.networks.backbones import build
+from pretrained_2d.checkpoints.folder import read_card
 from videopipe.pipeline.stage import Inputs, Kind, Result
 from videopipe.stages import STAGES
 from videopipe.stages.inflate import InflateConfig, run
 
-OPTIONS = {"depth": 1, "width": 8, "image_size": 16, "num_classes": 3}
-
 
 @pytest.fixture
-def inputs(tmp_path: Path) -> Inputs:
-    card = ModelCard(
-        architecture="isotropic",
-        options=OPTIONS,
-        preprocessing=Preprocessing(image_size=16, resize=16),
-    )
-    save_checkpoint(tmp_path / "2d", build("isotropic", **OPTIONS), card)
-    return Inputs({"backbone": [Result(tmp_path / "2d", "pretrain")]})
+def inputs(isotropic_backbone: Path) -> Inputs:
+    return Inputs({"backbone": [Result(isotropic_backbone, "pretrain")]})
 
 
 @pytest.mark.parametrize("length", [20.0, 4.0, 2.0, 1.0])

@@ -93,7 +93,7 @@ def mangle(content: bytes, generator: random.Random) -> bytes:
 
 
 def decode_mangled(task: tuple[Path, int]) -> Iterator[tuple[int, ...]]:
-    """Mangle a file by a seed and decode what is left of it."""
+    """Damage a file by a seed and decode what can be decoded."""
     source, seed = task
     content = mangle(source.read_bytes(), random.Random(seed))
     with tempfile.NamedTemporaryFile(suffix=source.suffix) as file:

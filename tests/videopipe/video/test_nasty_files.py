@@ -182,7 +182,7 @@ def test_an_avi_with_too_many_frames_in_its_header(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.ts", "a.h264", "a.mkv"])
-def test_films_joined_byte_by_byte_are_seen_to_the_end(name: str, tmp_path: Path) -> None:
+def test_concatenated_recordings_are_decoded_to_the_end(name: str, tmp_path: Path) -> None:
     muxing = {"live": "1"} if name == "a.mkv" else {}
     path = write_nasty(tmp_path / name, muxing=muxing, crf="4")
     path.write_bytes(2 * path.read_bytes())

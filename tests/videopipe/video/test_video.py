@@ -186,7 +186,7 @@ def test_decoding_and_scaling_start_no_threads(tmp_path: Path, tiny_video: Calla
             assert len(list(Path("/proc/self/task").iterdir())) == before
 
 
-def test_shrinking_on_the_way(shared: Path) -> None:
+def test_frames_are_scaled_down_while_decoding(shared: Path) -> None:
     from torchvision.transforms.v2 import functional as transforms
 
     path = shared / "data/clips/mmaction2_demo.mp4"  # 256 × 340

@@ -98,7 +98,7 @@ def test_wrong_requests_are_named(tmp_path: Path, tiny_video: Callable) -> None:
             video.frames_at([float("nan")])
 
 
-def test_names_that_need_care(
+def test_unusual_file_names(
     tmp_path: Path, tiny_video: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = tiny_video(tmp_path / "plain.mp4")

@@ -1,4 +1,4 @@
-"""What a layout finds: files with their labels and splits. No video is opened."""
+"""The files that a layout lists, with their labels and splits. No video is opened."""
 
 import os
 import unicodedata

@@ -10,12 +10,13 @@ import numpy as np
 from videopipe.errors import DataError
 from videopipe.evaluation.score_table import Metrics, ScoreTable, read_metrics, read_scores
 from videopipe.evaluation.statistics import PairedComparison, compare_paired, proportion
-from videopipe.pipeline.stage import Result, shown
+from videopipe.pipeline.document.scalars import shown
+from videopipe.pipeline.stage import Result
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One evaluation: the row that it belongs to, and which repeat of that row it is."""
+    """One evaluation, with the row and the repeat that it belongs to."""
 
     row: str
     stage: str

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from videopipe.inflation.mixing.folded_batch import FoldedBatch, shifted
 from videopipe.inflation.options import Padding
 
-SHARE = 8  # one of so many channels comes from each neighbouring step
+SHARE = 8  # one channel in eight comes from each neighbouring step
 
 
 class TimeShift(nn.Module):

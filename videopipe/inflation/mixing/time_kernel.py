@@ -37,7 +37,7 @@ class TapKernel(nn.Module):
     def next_step(
         self, signal: Tensor, state: Tensor | None, rate: float, padding: Padding
     ) -> tuple[Tensor, Tensor]:
-        """One step of a stream; the state holds what is still to come of earlier steps."""
+        """One step of a stream; the state holds what earlier steps add to later outputs."""
         del rate
         taps = self.weight.flip(1).to(signal.dtype).unbind(1)  # from lag 0 up
         return finite_response([tap * signal for tap in taps], state, padding)

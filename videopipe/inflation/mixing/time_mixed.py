@@ -13,7 +13,7 @@ class TimePooling(nn.Module):
     def __init__(self, batch: FoldedBatch, *, reduction: int = 1) -> None:
         super().__init__()
         self.batch = batch
-        self.reduction = reduction  # of the steps that come in
+        self.reduction = reduction  # of the input steps
 
     def forward(self, folded: Tensor) -> Tensor:
         """(clips × steps × parts, *rest) -> (clips × steps//2 × parts, *rest)."""

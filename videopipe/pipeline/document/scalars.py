@@ -93,11 +93,13 @@ def describe(hint: Any, unit: str | None = None, *, many: bool = False) -> str:
     return "mappings" if many else "a mapping"
 
 
-def shown(choice: Any) -> str:
-    """A choice as it is written in YAML."""
-    if choice is None:
+def shown(value: Any) -> str:
+    """A plain value as it is written in YAML: None is `null`, 20.0 is `20`."""
+    if value is None:
         return "null"
-    return str(choice).lower() if isinstance(choice, bool) else str(choice)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def means(node: Scalar, choice: Any) -> bool:

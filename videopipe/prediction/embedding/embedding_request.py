@@ -1,4 +1,4 @@
-"""What describes a table of embeddings, except for the videos."""
+"""The settings of a table of embeddings, without the list of videos."""
 
 from dataclasses import dataclass, replace
 from typing import Any, get_args

@@ -14,7 +14,7 @@ from typing import IO
 
 import pyarrow as pa
 
-from pretrained_2d.atomic import sync_folder
+from pretrained_2d.atomic import new_file, sync_folder
 from videopipe.prediction.table.rows import PredictionRow
 from videopipe.prediction.table.table_format import as_table
 
@@ -95,19 +95,13 @@ class ArrowPartWriter:
 def recover_arrow_journal(journal: Path) -> None:
     """Turn the journal of a killed run into a part; no other run may be writing it."""
     part = journal.with_name(journal.stem.removeprefix("_"))
-    beside = part.with_name(f".{part.name}.partial")
     batches = read_arrow_journal(journal)
     first = next(batches, None)
     if first is not None:
-        with beside.open("wb") as file:
-            with pa.ipc.new_file(file, first.schema) as writer:
-                writer.write_batch(first)
-                for batch in batches:
-                    writer.write_batch(batch)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(part)
-        sync_folder(part.parent)
+        with new_file(part) as file, pa.ipc.new_file(file, first.schema) as writer:
+            writer.write_batch(first)
+            for batch in batches:
+                writer.write_batch(batch)
     journal.unlink()
 
 
@@ -127,7 +121,7 @@ def read_arrow_journal(journal: Path) -> Iterator[pa.RecordBatch]:
 
 
 def _checksum(batch: pa.RecordBatch) -> bytes:
-    """Of the values. A map of nulls is left out where there are none: a file may omit it."""
+    """The checksum of the values. A validity map without nulls is left out: a file may omit it."""
     value = len(batch)
     for column in batch.columns:
         nulls, *values = column.buffers()

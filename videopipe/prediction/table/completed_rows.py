@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pretrained_2d.atomic import sync_folder
+from pretrained_2d.atomic import new_file
 from videopipe.dataset.video_range import VideoRange, real_path, text_as_path
 from videopipe.prediction.table.formats import format_of
 from videopipe.prediction.table.parts import scan_part
@@ -156,20 +156,14 @@ def drop_rows(files: Sequence[Path], ids: set[str], schema: pa.Schema) -> None:
 
 
 def _rewrite(file: Path, schema: pa.Schema, change: Callable[[pa.Table], pa.Table]) -> None:
-    """Replace a part group by group; its time of change stays."""
+    """Replace a part group by group; the file keeps its modification time."""
 
     def tables() -> Iterator[pa.Table]:
         for _, table in scan_part(file, schema):
             yield change(table)
 
-    times, beside = file.stat(), file.with_name(f".{file.name}.partial")
-    try:
-        with beside.open("wb") as opened:
-            format_of(file).write(opened, schema, tables())
-            opened.flush()
-            os.fsync(opened.fileno())
-        os.utime(beside, ns=(times.st_atime_ns, times.st_mtime_ns))
-        beside.replace(file)
-    finally:
-        beside.unlink(missing_ok=True)
-    sync_folder(file.parent)
+    times = file.stat()
+    with new_file(file) as opened:
+        format_of(file).write(opened, schema, tables())
+        opened.flush()
+        os.utime(opened.fileno(), ns=(times.st_atime_ns, times.st_mtime_ns))

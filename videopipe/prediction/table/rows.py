@@ -1,4 +1,4 @@
-"""The rows of predictions: their columns, and how they are filled from scores.
+"""The rows of predictions: their columns, and how they are filled; `parts.py` writes them.
 
 A row is a plain dictionary. Nothing in it depends on when, where or how fast it was computed, so
 that an interrupted and resumed run gives the same rows as an uninterrupted one.
@@ -40,7 +40,7 @@ class Columns:
         fields = base_fields()
         for rank in range(1, self.num_top + 1):
             fields += [(f"label_{rank}", pa.string()), (f"probability_{rank}", pa.float32())]
-        fields.append(("entropy", pa.float32()))  # in nats; high means undecided
+        fields.append(("entropy", pa.float32()))  # in nats
         if self.scores:
             fields.append(("scores", pa.list_(pa.float32())))
         if self.embeddings:

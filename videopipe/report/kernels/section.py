@@ -46,7 +46,7 @@ def atlas_section(
         section.pictures.append(drawing.kernels(name, axis, after, matching, seconds, panels))
         section.pictures.append(drawing.responses(name, axis, after, matching, panels))
         lengths.append(drawing.lengths(name, axis, after, matching))
-    section.pictures += lengths  # small ones, side by side
+    section.pictures += lengths  # small pictures, side by side
     section.pictures += plane_kernels(name, model)
     if bases:
         section.pictures.append(basis_functions(name))

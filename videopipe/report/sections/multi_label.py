@@ -21,7 +21,7 @@ def multi_label_section(name: str, title: str, metrics: Metrics, table: ScoreTab
     section.text.append(
         f"Mean average precision {entry['value']:.1%} (95 % interval {entry['low']:.1%} to "
         f"{entry['high']:.1%}) over {len(metrics['per_class'])} classes and {metrics['videos']} "
-        f"videos{unread}. Each class is there or not on its own."
+        f"videos{unread}. A video may show several classes, or none."
     )
     if missing := metrics["classes_without_positives"]:
         section.text.append(f"Without a video, and left out of the mean: {', '.join(missing)}.")

@@ -47,7 +47,7 @@ class DecodeTask:
 
 @dataclass
 class DecoderSpeed:
-    """What one decoder did."""
+    """The times, differing frames and failures of one decoder."""
 
     backend: str
     clip_seconds: dict[tuple[str, float], float] = field(default_factory=dict)  # by (path, start)

@@ -11,24 +11,24 @@ from pretrained_2d.checkpoints.card import ModelCard
 from videopipe.errors import DataError
 from videopipe.scoring.clip_models import choose_device
 from videopipe.scoring.engine import Engine
-from videopipe.scoring.settings import Decoder, Execution, Scoring, available_cores
+from videopipe.scoring.settings import Execution, Scoring, available_cores
 from videopipe.system.status import USED
 
-MUCH = 0.6  # of the time spent waiting for one part, from which it is called the slower one
+MUCH = 0.6  # share of the time spent waiting for a part, above which it is the bottleneck
 
 
 @dataclass
 class Throughput:
-    """A model with one choice of processes and threads."""
+    """The speed of a model with one choice of processes and threads."""
 
     execution: Execution
     clips_per_second: float = 0.0  # the best of the rounds
-    waiting_for_decoders: float = 0.0  # shares of the time of that round
+    waiting_for_decoders: float = 0.0  # as a share of the time of that round
     waiting_for_model: float = 0.0
 
     @property
     def words(self) -> str:
-        """The options of a command that choose it."""
+        """The command-line options that set this choice."""
         threads = self.execution.threads
         chosen = f"--workers {self.execution.workers}"
         return chosen if threads is None else f"{chosen} --threads {threads}"
@@ -57,13 +57,11 @@ def measure_throughput(
     files: Sequence[Path],
     *,
     device: str = "auto",
-    decoder: Decoder = "auto",
     rounds: int = 3,
 ) -> list[Throughput]:
     """Score all files with each candidate in turn, `rounds` times; the best round counts."""
     found = [Throughput(execution) for execution in candidates(device)]
-    scoring = Scoring(decoder=decoder)
-    engines = [Engine(network, card, scoring, one.execution) for one in found]
+    engines = [Engine(network, card, Scoring(), one.execution) for one in found]
     try:
         for engine in engines:  # starts its processes
             list(engine.score(files[:1]))

@@ -7,7 +7,7 @@ from pathlib import Path
 from torch import Tensor
 from torchcodec.decoders import VideoDecoder
 
-from videopipe.errors import DecodeError
+from videopipe.errors import DecodeError, first_line
 from videopipe.video.backends.pyav import PyavDecoder
 from videopipe.video.backends.pyav_stream import PyavStream
 from videopipe.video.decoder import (
@@ -37,7 +37,7 @@ class TorchcodecDecoder:
             )
             first = self._decoder.get_frame_at(0)
         except (RuntimeError, ValueError, IndexError) as error:
-            raise DecodeError(path, f"torchcodec cannot open it ({_words(error)})") from None
+            raise DecodeError(path, f"torchcodec cannot open it ({first_line(error)})") from None
         self._origin_seconds = float(first.pts_seconds)
         self._height, self._width = first.data.shape[-2:]
         metadata = self._decoder.metadata
@@ -79,7 +79,9 @@ class TorchcodecDecoder:
         try:
             frames = self._played_at(shifted)
         except (RuntimeError, ValueError, IndexError) as error:
-            raise DecodeError(self.path, f"torchcodec cannot decode it ({_words(error)})") from None
+            raise DecodeError(
+                self.path, f"torchcodec cannot decode it ({first_line(error)})"
+            ) from None
         return shrink(apply_mirror(frames, self._display_matrix), self._short_side)
 
     def _played_at(self, seconds: Sequence[float]) -> Tensor:
@@ -138,7 +140,3 @@ def _display_matrix(path: Path) -> bytes:
     decoder = PyavDecoder(path, None)
     decoder.close()
     return decoder.display_matrix
-
-
-def _words(error: Exception) -> str:
-    return str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__

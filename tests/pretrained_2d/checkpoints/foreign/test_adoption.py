@@ -180,7 +180,7 @@ def test_labels_in_every_form(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("walk\nwalk\n", "'walk' stands twice"),
+        ("walk\nwalk\n", "'walk' occurs twice"),
         ("walk\n\nrun\n", "one name is empty"),
     ],
 )

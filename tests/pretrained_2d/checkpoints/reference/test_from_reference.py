@@ -92,7 +92,7 @@ def test_vit(unused_kernel: bool) -> None:
         ("vit_base", "", (16, 16)),
     ],
 )
-def test_what_came_from_there_is_a_checkpoint_like_any_other(
+def test_a_converted_network_is_saved_and_loaded(
     architecture: str, kind: str, size: tuple[int, ...], tmp_path: Path
 ) -> None:
     family = architecture.partition("_")[0]
@@ -150,7 +150,7 @@ def public_half(state):
     return {name: t[: len(t) // 2] if name.endswith(".C") else t for name, t in state.items()}
 
 
-def test_wrappers_and_prefixes_are_seen_through() -> None:
+def test_wrappers_and_prefixes_are_removed() -> None:
     state = public.convnext("s4nd", (32, 32))
     wrapped = {"state_dict": {f"model.{name}": tensor for name, tensor in state.items()}}
     signal = torch.randn(1, 3, 32, 32)

@@ -1,4 +1,4 @@
-"""Anchors, aliases, merge keys, `defaults`, and `--set` on every part of a stage."""
+"""Anchors, aliases, merge keys and `defaults`."""
 
 from collections.abc import Callable
 
@@ -9,19 +9,6 @@ from videopipe.pipeline.document.yaml_text import write_yaml
 from videopipe.pipeline.jobs import Pipeline
 
 Load = Callable[..., Pipeline]
-
-MATRIX = """\
-name: ablation
-stages:
-  clips:  {use: read}
-  model:
-    use: fit
-    inputs: {clips: clips}
-    matrix: {rule: [i3d, s4nd], optimiser.lr: [1e-3, 1e-4]}
-  scores: {use: score, inputs: {model: model, clips: clips}}
-  table:  {use: table, inputs: {scores: scores}}
-"""
-
 
 SHARED = """\
 name: shared
@@ -81,18 +68,3 @@ def test_a_file_that_multiplies_its_aliases_is_refused_at_once(load: Load) -> No
         load("\n".join(lines))
     (problem,) = caught.value.problems
     assert "values once the aliases are written out, more than 20000" in problem
-
-
-def test_set_reaches_inputs_use_the_whole_matrix_and_defaults(load: Load) -> None:
-    text = MATRIX.replace("  model:", "  other:  {use: read, config: {words: x}}\n  model:")
-    pipeline = load(
-        text, "model.inputs.clips=other", "model.matrix={epochs: [1, 2, 3]}", "table.use=table",
-    )  # fmt: skip
-    models = [job for job in pipeline.jobs if job.stage == "model"]
-    assert [job.config.epochs for job in models] == [1, 2, 3]
-    assert {job.inputs["clips"][0].stage for job in models} == {"other"}
-    assert len([job for job in load(MATRIX, "model.matrix=null").jobs if job.stage == "model"]) == 1
-    whole = load(MATRIX, "model.inputs={clips: clips}", "defaults.fit.note=said")
-    assert {job.config.note for job in whole.jobs if job.stage == "model"} == {"said"}
-    with pytest.raises(ConfigError, match=r"--set scores\.use=fti: unknown stage 'fti'"):
-        load(MATRIX, "scores.use=fti")

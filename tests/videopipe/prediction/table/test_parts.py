@@ -72,7 +72,7 @@ def test_parts_are_complete_and_journals_hold_the_rest(tmp_path, suffix):
         journals = [path.read_text().splitlines() for path in tmp_path.glob("*.journal")]
         in_journals = [json.loads(line) for lines in journals for line in lines]
         assert in_parts + in_journals == [row(n) for n in range(number + 1)]
-    if suffix == ".parquet":  # any reader of folders can look on
+    if suffix == ".parquet":  # other programs can read the folder during the run
         assert len(pq.read_table(tmp_path)) == 6
     writer.finish_part()
     assert not list(tmp_path.glob("*.journal"))
@@ -114,8 +114,8 @@ def test_merging_puts_rows_in_order_once(tmp_path, suffix, monkeypatch):
     shuffled = list(wanted)
     np.random.default_rng(0).shuffle(shuffled)
     pieces = [shuffled[i::5] for i in range(5)]
-    pieces.append([wanted[3], wanted[7]])  # twice, which must not happen and must not show
-    pieces.append([row(77), row(66)])  # of videos that have gone: kept, at the end
+    pieces.append([wanted[3], wanted[7]])  # a duplicate, which must not reach the table
+    pieces.append([row(77), row(66)])  # of videos that were removed: kept, at the end
     files = []
     for number, piece in enumerate(pieces):
         files.append(tmp_path / f"part-{number}{suffix}")
@@ -158,7 +158,7 @@ except DiskFullError as error:
 """
 
 
-def test_a_full_disk_stops_with_words_and_keeps_what_is_written(tmp_path):
+def test_a_full_disk_stops_with_a_message_and_keeps_what_is_written(tmp_path):
     here = str(Path(__file__).parent)
     answer = subprocess.run(
         [sys.executable, "-c", FILL_THE_DISK, str(tmp_path), here],

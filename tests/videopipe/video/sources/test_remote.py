@@ -79,7 +79,7 @@ def test_a_server_without_ranges(site):
     assert copied(f"{site.url}/a.mp4") == CONTENT
 
 
-def test_nobody_answers(monkeypatch):
+def test_a_server_that_does_not_answer(monkeypatch):
     monkeypatch.setattr(remote, "FIRST_PAUSE_SECONDS", 0.0)
     with pytest.raises(DecodeError, match="4 attempts"):
         copied("http://127.0.0.1:9/a.mp4")
@@ -107,7 +107,7 @@ def test_files_of_killed_processes_are_removed_and_others_count(tmp_path, monkey
     monkeypatch.setenv("VIDEOPIPE_SCRATCH", str(tmp_path))
     monkeypatch.setenv("VIDEOPIPE_SCRATCH_GIGABYTES", str(1000 / 2**30))
     left = tmp_path / "left.mp4"
-    left.write_bytes(bytes(900))  # nobody holds its lock
+    left.write_bytes(bytes(900))  # not locked
     with scratch.scratch_file("a", ".mp4", 600) as used:
         assert not left.exists()
         assert used.stat().st_size == 600
