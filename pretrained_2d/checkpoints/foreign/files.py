@@ -5,6 +5,7 @@ The kind of a file is recognised by its content, not by its name.
 
 import json
 import pickle
+import re
 import struct
 import warnings
 import zipfile
@@ -34,7 +35,13 @@ ENTRIES = (
     "weights", "backbone", "encoder", "state_dict_ema", "model_ema", "ema_state_dict", "params_ema",
     "ema", "ema_model", "model_ema_state_dict", "teacher", "student", "target_encoder", "visual",
 )  # fmt: skip
-INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+# Weights in a folder: the usual names first, then the only file of a kind.
+FOLDER_NAMES = (
+    "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin.index.json",
+    "pytorch_model.bin", "*.safetensors.index.json", "*.bin.index.json", "*.safetensors", "*.bin",
+    "*.pth", "*.pt", "*.ckpt",
+)  # fmt: skip
+PART = re.compile(r"-0*(\d+)-of-0*(\d+)\.\w+$")
 # First bytes of formats that are often given by mistake.
 OTHER_FORMATS = {
     b"\x89HDF": "an HDF5 file (Keras)",
@@ -57,7 +64,8 @@ class TensorFile:
 def read_tensors(path: Path, entry: str | None = None) -> TensorFile:
     """Read a checkpoint of any program: a file, a folder of one, or the index of several parts.
 
-    entry: which of several sets of weights, if not the first of ENTRIES.
+    entry: which of several sets of weights, if not the first of ENTRIES: a key of the file, or a
+    prefix of names such as `ema_model`.
     Raises CheckpointError that says what the file is and what to do.
     """
     path = _file(Path(path))
@@ -71,12 +79,23 @@ def read_tensors(path: Path, entry: str | None = None) -> TensorFile:
 
 
 def _file(path: Path) -> Path:
-    if not path.is_dir():
-        return path
-    for name in ("model.safetensors", *INDEXES, "pytorch_model.bin"):
-        if (path / name).is_file():
-            return path / name
-    raise CheckpointError(f"{path} is a folder without model.safetensors; name the file itself")
+    if path.is_dir():
+        for pattern in FOLDER_NAMES:
+            found = sorted(path.glob(pattern))
+            if len(found) == 1:
+                return found[0]
+        names = ", ".join(sorted(each.name for each in path.iterdir())[:10]) or "nothing"
+        raise CheckpointError(
+            f"{path} is a folder without model.safetensors or one file of weights (it holds "
+            f"{names}); name the file itself"
+        )
+    part = PART.search(path.name)
+    if part is not None and int(part[2]) > 1:
+        raise CheckpointError(
+            f"{path} is part {part[1]} of {part[2]}; give the file that ends in .index.json, or "
+            "the folder"
+        )
+    return path
 
 
 def _read(path: Path) -> Any:
@@ -219,26 +238,42 @@ def _unwrap(path: Path, content: Mapping[Any, Any], entry: str | None) -> Tensor
     trail: list[str] = []
     others: tuple[str, ...] = ()
     while not _is_state_dict(content):
-        found = [name for name in ENTRIES if _leads_to_tensors(content.get(name))]
+        found = _entries(content)
         chosen = entry if entry in content and entry not in trail else next(iter(found), None)
         if chosen is None or not isinstance(content[chosen], Mapping):
+            sets = [str(name) for name, value in content.items() if _is_named_weights(value)]
             raise CheckpointError(
-                f"{path} has no weights under a known name ({', '.join(ENTRIES[:6])}, …); "
-                f"it holds {', '.join(map(str, list(content)[:10])) or 'nothing'}"
+                f"{path} has no weights under a known name ({', '.join(ENTRIES[:6])}, …); it holds "
+                f"{', '.join(map(str, list(content)[:10])) or 'nothing'}"
+                + (f"; --entry chooses one of {', '.join(sets)}" if sets else "")
             )
         trail.append(chosen)
         others += tuple(name for name in found if name != chosen)
         content = content[chosen]
-    if entry is not None and entry not in trail:
-        raise CheckpointError(
-            f"{path} has no entry {entry!r}; there are {', '.join([*trail, *others]) or 'none'}"
-        )
     tensors = {
         str(name): torch.from_numpy(value) if isinstance(value, np.ndarray) else value
         for name, value in content.items()
         if _is_tensor(value)
     }
+    if entry is not None and entry not in trail:
+        start = f"{entry.rstrip('.')}."
+        tensors = {name[len(start) :]: t for name, t in tensors.items() if name.startswith(start)}
+        trail.append(entry)
+    if not tensors:
+        raise CheckpointError(
+            f"{path} has no entry {entry!r} and no names that begin with it; there are "
+            f"{', '.join([*trail[:-1], *others]) or 'no entries'}"
+        )
     return TensorFile(path, tensors, ".".join(trail), others)
+
+
+def _entries(content: Mapping[Any, Any]) -> list[str]:
+    """Entries with weights: those of a known name, else the only one that holds weights."""
+    found = [name for name in ENTRIES if _leads_to_tensors(content.get(name))]
+    if found:
+        return found
+    unknown = [name for name, value in content.items() if _is_named_weights(value)]
+    return unknown if len(unknown) == 1 else []
 
 
 def _is_state_dict(content: Mapping[Any, Any]) -> bool:
@@ -246,10 +281,15 @@ def _is_state_dict(content: Mapping[Any, Any]) -> bool:
     return bool(tensors) and 2 * len(tensors) >= len(content)
 
 
+def _is_named_weights(value: Any) -> bool:
+    """A state dict with names of layers in it, unlike the state of an optimiser."""
+    return (
+        isinstance(value, Mapping) and _is_state_dict(value) and any("." in str(n) for n in value)
+    )
+
+
 def _leads_to_tensors(value: Any) -> bool:
-    if not isinstance(value, Mapping):
-        return False
-    return _is_state_dict(value) or any(_leads_to_tensors(value.get(name)) for name in ENTRIES)
+    return isinstance(value, Mapping) and (_is_state_dict(value) or bool(_entries(value)))
 
 
 def _is_tensor(value: Any) -> bool:
