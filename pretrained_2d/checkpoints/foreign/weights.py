@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from pretrained_2d.checkpoints.fitting import load_tensors, mismatches, side_by_side
+from pretrained_2d.checkpoints.foreign.channels import channels_of, with_channels
 from pretrained_2d.checkpoints.foreign.files import TensorFile
 from pretrained_2d.checkpoints.foreign.heads import (
     HeadChoice,
@@ -86,6 +87,9 @@ def load_foreign(
     heads = heads_of(network, architecture, options)
     match = _best_match(tensors, network, architecture, heads)
     changes = _differences_of_options(match, architecture, options)
+    channels = channels_of(match, network)
+    if channels is not None and "in_chans" not in options:
+        changes["in_chans"] = channels
     classes = num_classes_for(match, network, heads, options, head)
     if classes is not None:
         changes["num_classes"] = classes
@@ -94,6 +98,7 @@ def load_foreign(
         network = build(architecture, **options)
         match = _best_match(tensors, network, architecture, heads)
     match = without_foreign_head(match, network, heads, head)
+    match, adapted = with_channels(match, network)
     match, resampled = _with_positions(match, network)
     options.setdefault("num_classes", _num_classes(network, heads))
     match = replace(match, names={ours: tidy.get(n, n) for ours, n in match.names.items()})
@@ -116,7 +121,7 @@ def load_foreign(
         renamed={ours: match.names[ours] for ours in fitted if ours != match.names[ours]},
         left_out=tuple(match.names[name] for name in left_out),
         new=new,
-        notes=(*notes, *match.notes, *resampled, *reshaped),
+        notes=(*notes, *match.notes, *adapted, *resampled, *reshaped),
     )
     return network.eval(), options, report
 
