@@ -46,8 +46,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "default": {},
     "zeros": {"padding": "zeros", "start": "identity"},
     "low rank": {"basis": "legs", "copies": 1},
-    "pooled": {"temporal_pool": ("layer2",)},
-    "adapter": {"method": "adapter", "adapter_kernel": "s4nd", "layers": "layer1.*"},
+    "pooled": {"temporal_pool": ("network.layer2",)},
+    "adapter": {"method": "adapter", "adapter_kernel": "s4nd", "layers": "network.layer1.*"},
 }
 
 

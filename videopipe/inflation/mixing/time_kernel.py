@@ -138,7 +138,7 @@ class TimeMixing(nn.Module):
         return self.kernel.wanted(steps, self.batch.rate) if steps > 0 else None
 
     def _make_matrix(self, steps: int) -> Tensor:
-        with torch.autocast(next(self.kernel.parameters()).device.type, enabled=False):
+        with without_autocast(next(self.kernel.parameters()).device.type):
             return time_matrix(self.kernel(steps, self.batch.rate), steps, self.padding)
 
     def __getstate__(self) -> dict[str, object]:
