@@ -85,8 +85,8 @@ def test_a_step_on_a_device_launches_fewer_operations(monkeypatch) -> None:
     together = launches()
     monkeypatch.setattr(time_kernel, "launches_are_slow", lambda _: False)
     alone = launches()
-    print("launches", together, alone)
-    assert together < alone / 2
+    assert together < 1600  # 1,472 when this was written
+    assert alone > 3 * together
 
 
 def test_a_wrong_announcement_and_evaluation_change_nothing() -> None:
