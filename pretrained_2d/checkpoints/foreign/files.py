@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from pretrained_2d.checkpoints.foreign.entries import unwrap
 from pretrained_2d.checkpoints.foreign.pickles import (
     PLAIN_DATA,
     RefusedPickleError,
@@ -28,13 +28,6 @@ from pretrained_2d.checkpoints.foreign.pickles import (
 )
 from pretrained_2d.errors import CheckpointError
 
-# Where training programs put the weights among optimiser states, epochs and settings. When several
-# are there the first is taken, and the report names the others.
-ENTRIES = (
-    "state_dict", "model", "model_state", "model_state_dict", "module", "net", "network", "params",
-    "weights", "backbone", "encoder", "state_dict_ema", "model_ema", "ema_state_dict", "params_ema",
-    "ema", "ema_model", "model_ema_state_dict", "teacher", "student", "target_encoder", "visual",
-)  # fmt: skip
 # Weights in a folder: the usual names first, then the only file of a kind.
 FOLDER_NAMES = (
     "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin.index.json",
@@ -64,7 +57,7 @@ class TensorFile:
 def read_tensors(path: Path, entry: str | None = None) -> TensorFile:
     """Read a checkpoint of any program: a file, a folder of one, or the index of several parts.
 
-    entry: which of several sets of weights, if not the first of ENTRIES: a key of the file, or a
+    entry: which of several sets of weights, if not the first known one: a key of the file, or a
     prefix of names such as `ema_model`.
     Raises CheckpointError that says what the file is and what to do.
     """
@@ -75,7 +68,7 @@ def read_tensors(path: Path, entry: str | None = None) -> TensorFile:
             f"{path} holds a {type(content).__name__}, not named tensors; "
             "save model.state_dict() instead"
         )
-    return _unwrap(path, content, entry)
+    return TensorFile(path, *unwrap(path, content, entry))
 
 
 def _file(path: Path) -> Path:
@@ -176,6 +169,11 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 
 def _read_pickled(path: Path) -> Any:
     """What torch.save wrote, or a plain pickle of tensors and arrays."""
+    if any(name.endswith(".npy") for name in _members(path)):
+        raise CheckpointError(
+            f"{path} is an archive of NumPy arrays, as JAX programs write; timm reads some: save "
+            "timm.create_model(NAME, checkpoint_path=FILE).state_dict() and adopt that"
+        )
     try:
         with torch.serialization.safe_globals(PLAIN_DATA), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # an unusual pickle protocol
@@ -227,72 +225,13 @@ def _refusal(path: Path, named: str) -> str:
 
 
 def _is_torchscript(path: Path) -> bool:
-    if not zipfile.is_zipfile(path):
-        return False
-    with zipfile.ZipFile(path) as archive:
-        return any(name.endswith("constants.pkl") for name in archive.namelist())
+    return any(name.endswith("constants.pkl") for name in _members(path))
 
 
-def _unwrap(path: Path, content: Mapping[Any, Any], entry: str | None) -> TensorFile:
-    """Down through wrappers to the named tensors."""
-    trail: list[str] = []
-    others: tuple[str, ...] = ()
-    while not _is_state_dict(content):
-        found = _entries(content)
-        chosen = entry if entry in content and entry not in trail else next(iter(found), None)
-        if chosen is None or not isinstance(content[chosen], Mapping):
-            sets = [str(name) for name, value in content.items() if _is_named_weights(value)]
-            raise CheckpointError(
-                f"{path} has no weights under a known name ({', '.join(ENTRIES[:6])}, …); it holds "
-                f"{', '.join(map(str, list(content)[:10])) or 'nothing'}"
-                + (f"; --entry chooses one of {', '.join(sets)}" if sets else "")
-            )
-        trail.append(chosen)
-        others += tuple(name for name in found if name != chosen)
-        content = content[chosen]
-    tensors = {
-        str(name): torch.from_numpy(value) if isinstance(value, np.ndarray) else value
-        for name, value in content.items()
-        if _is_tensor(value)
-    }
-    if entry is not None and entry not in trail:
-        start = f"{entry.rstrip('.')}."
-        tensors = {name[len(start) :]: t for name, t in tensors.items() if name.startswith(start)}
-        trail.append(entry)
-    if not tensors:
-        raise CheckpointError(
-            f"{path} has no entry {entry!r} and no names that begin with it; there are "
-            f"{', '.join([*trail[:-1], *others]) or 'no entries'}"
-        )
-    return TensorFile(path, tensors, ".".join(trail), others)
-
-
-def _entries(content: Mapping[Any, Any]) -> list[str]:
-    """Entries with weights: those of a known name, else the only one that holds weights."""
-    found = [name for name in ENTRIES if _leads_to_tensors(content.get(name))]
-    if found:
-        return found
-    unknown = [name for name, value in content.items() if _is_named_weights(value)]
-    return unknown if len(unknown) == 1 else []
-
-
-def _is_state_dict(content: Mapping[Any, Any]) -> bool:
-    tensors = [value for value in content.values() if _is_tensor(value)]
-    return bool(tensors) and 2 * len(tensors) >= len(content)
-
-
-def _is_named_weights(value: Any) -> bool:
-    """A state dict with names of layers in it, unlike the state of an optimiser."""
-    return (
-        isinstance(value, Mapping) and _is_state_dict(value) and any("." in str(n) for n in value)
-    )
-
-
-def _leads_to_tensors(value: Any) -> bool:
-    return isinstance(value, Mapping) and (_is_state_dict(value) or bool(_entries(value)))
-
-
-def _is_tensor(value: Any) -> bool:
-    if isinstance(value, np.ndarray):
-        return value.dtype.kind in "fiub" and value.dtype.isnative
-    return isinstance(value, Tensor)
+def _members(path: Path) -> list[str]:
+    """Names inside a zip file; none for other and for damaged files."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.namelist()
+    except (zipfile.BadZipFile, OSError, ValueError):
+        return []

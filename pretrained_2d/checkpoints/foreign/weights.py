@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from pretrained_2d.checkpoints.fitting import load_tensors, mismatches, side_by_side
-from pretrained_2d.checkpoints.foreign.channels import channels_of, with_channels
 from pretrained_2d.checkpoints.foreign.files import TensorFile
 from pretrained_2d.checkpoints.foreign.heads import (
     HeadChoice,
@@ -16,6 +15,11 @@ from pretrained_2d.checkpoints.foreign.heads import (
     is_of_head,
     num_classes_for,
     without_foreign_head,
+)
+from pretrained_2d.checkpoints.foreign.input_shape import (
+    channels_of,
+    with_channels,
+    with_positions,
 )
 from pretrained_2d.checkpoints.foreign.matching import (
     COUNTER,
@@ -99,7 +103,7 @@ def load_foreign(
         match = _best_match(tensors, network, architecture, heads)
     match = without_foreign_head(match, network, heads, head)
     match, adapted = with_channels(match, network)
-    match, resampled = _with_positions(match, network)
+    match, resampled = with_positions(match, network)
     options.setdefault("num_classes", _num_classes(network, heads))
     match = replace(match, names={ours: tidy.get(n, n) for ours, n in match.names.items()})
     fitted, reshaped = _reshaped(match.tensors, network.state_dict())
@@ -203,27 +207,6 @@ def _differences_of_options(
     if pooled_norm == {"network.fc_norm.weight"} and "global_pool" not in given:
         changes["global_pool"] = "avg"  # timm's ViTs have this norm only behind mean pooling
     return {name: value for name, value in changes.items() if given.get(name) != value}
-
-
-# Position tables of networks that timm does not convert, with the tokens before the grid.
-POSITIONS = {"positions": "class_token", "network.encoder.pos_embedding": "network.class_token"}
-
-
-def _with_positions(match: Match, network: nn.Module) -> tuple[Match, list[str]]:
-    """Position tables resampled to the network's grid (bicubic, as timm does it)."""
-    from timm.layers.pos_embed import resample_abs_pos_embed
-
-    wanted, tensors, notes = network.state_dict(), dict(match.tensors), []
-    for name, token in POSITIONS.items():
-        table = tensors.get(name)
-        if table is None or table.shape == wanted[name].shape or table.ndim != 3:
-            continue
-        before = int(token in wanted)
-        side = round((wanted[name].shape[1] - before) ** 0.5)
-        if round((table.shape[1] - before) ** 0.5) ** 2 + before == table.shape[1]:
-            tensors[name] = resample_abs_pos_embed(table, [side, side], num_prefix_tokens=before)
-            notes.append(f"{name}: {tuple(table.shape)} resampled to {side} × {side} positions")
-    return replace(match, tensors=tensors), notes
 
 
 def _reshaped(

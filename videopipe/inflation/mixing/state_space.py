@@ -3,7 +3,6 @@
 from torch import Tensor, nn
 from torch.nn import functional
 
-from s4nd import compiled
 from s4nd.axis import AxisConfig, AxisStateSpace
 from s4nd.kernel_sampling import Wanted
 from s4nd.recurrence import endless_taps, recurrence, why_no_recurrence
@@ -41,8 +40,7 @@ class StateSpaceKernel(nn.Module):
 
         None for kernels without an end, for those of the compiled form and for sharded parameters.
         """
-        compiles = self.axis.config.num_low_rank == 1 and compiled.usable(self.axis.C)
-        if self.endless or compiles or hasattr(self.axis.C, "placements"):
+        if self.endless or self.axis.is_compiled or hasattr(self.axis.C, "placements"):
             return None
         return Wanted(self.axis, self._length(steps, rate), rate, steps)
 

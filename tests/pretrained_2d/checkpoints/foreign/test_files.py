@@ -242,6 +242,11 @@ BAD_FILES = {
     "empty folder": ("x.pth", lambda p: p.mkdir(), "is a folder without model.safetensors"),
     "whole model": ("x.pth", _whole_model, "refused.*torch.nn.modules.linear.Linear"),
     "program": ("x.pt", _torchscript, "is a TorchScript program"),
+    "arrays of JAX": (
+        "x.npz",
+        lambda p: np.savez(p, **{"params/img/embedding/kernel": np.ones(3)}),
+        r"archive of NumPy arrays.*checkpoint_path=FILE",
+    ),
     "a list": ("x.pth", lambda p: torch.save([1, 2], p), "holds a list, not named tensors"),
     "a tensor": ("x.pth", lambda p: torch.save(torch.zeros(2), p), "holds a Tensor"),
     "no weights": (

@@ -1,4 +1,4 @@
-"""Input channels of a foreign checkpoint: other numbers than three, for volumes and spectra."""
+"""Fit a foreign checkpoint to other numbers of input channels and other image sizes."""
 
 from dataclasses import replace
 
@@ -50,3 +50,24 @@ def _differ_in_channels(tensor: Tensor, wanted: Tensor) -> bool:
         and tensor.shape[1] != wanted.shape[1]
         and (tensor.shape[0], *tensor.shape[2:]) == (wanted.shape[0], *wanted.shape[2:])
     )
+
+
+# Position tables of networks that timm does not convert, with the tokens before the grid.
+POSITIONS = {"positions": "class_token", "network.encoder.pos_embedding": "network.class_token"}
+
+
+def with_positions(match: Match, network: nn.Module) -> tuple[Match, list[str]]:
+    """Position tables resampled to the network's grid (bicubic, as timm does it)."""
+    from timm.layers.pos_embed import resample_abs_pos_embed
+
+    wanted, tensors, notes = network.state_dict(), dict(match.tensors), []
+    for name, token in POSITIONS.items():
+        table = tensors.get(name)
+        if table is None or table.shape == wanted[name].shape or table.ndim != 3:
+            continue
+        before = int(token in wanted)
+        side = round((wanted[name].shape[1] - before) ** 0.5)
+        if round((table.shape[1] - before) ** 0.5) ** 2 + before == table.shape[1]:
+            tensors[name] = resample_abs_pos_embed(table, [side, side], num_prefix_tokens=before)
+            notes.append(f"{name}: {tuple(table.shape)} resampled to {side} × {side} positions")
+    return replace(match, tensors=tensors), notes
