@@ -58,7 +58,8 @@ class TransformersVideo(nn.Module):
         self.is_encoder = is_encoder
         self.heads: tuple[str, ...] = () if is_encoder else ("network.classifier",)
         if pooled_classes:
-            self.classifier = nn.Linear(int(network.config.hidden_size), pooled_classes)  # type: ignore
+            config: Any = network.config
+            self.classifier = nn.Linear(int(config.hidden_size), pooled_classes)
             self.heads = ("classifier",)
         for name in UNUSED if is_encoder else ():
             part = getattr(network, name, None)

@@ -1,7 +1,7 @@
 """Names of the weights of our networks in other programs, and the rules that translate them."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -194,13 +194,12 @@ def shared_prefix(names: Collection[str]) -> str:
     return "".join(f"{part}." for part, _ in pairs)
 
 
-def without_inner_wrappers(names: Iterable[str], wanted: Iterable[str]) -> dict[str, str]:
+def without_inner_wrappers(names: Collection[str], wanted: Collection[str]) -> dict[str, str]:
     """Names without wrappers of single layers -> names; the prefix that all share is kept.
 
     `layer1._orig_mod.0.weight` becomes `layer1.0.weight`. Rules that the names of the network
     itself match do not apply, nor does anything if two names would become one.
     """
-    names, wanted = list(names), list(wanted)
     start = len(shared_prefix(names))
     rules = [(_WRAPPERS, ""), (_DATA_PARALLEL, ""), (_CHUNKS, r"blocks.\1.")]
     usable = [rule for rule in rules if not any(rule[0].search(name) for name in wanted)]

@@ -38,11 +38,8 @@ def _converted(
 ) -> Match | None:
     inside = [name for name in tensors if name.startswith(prefix)]
     # A tower alone: what lies beside it is no part of it. Else only names that would become one.
-    taken = (
-        inside
-        if tower or len({n.removeprefix(prefix) for n in tensors}) < len(tensors)
-        else tensors
-    )
+    collide = len({name.removeprefix(prefix) for name in tensors}) < len(tensors)
+    taken = inside if tower or collide else list(tensors)
     originals = {tower + name.removeprefix(prefix): name for name in taken}
     stripped = {name: tensors[original] for name, original in originals.items()}
     try:
