@@ -194,9 +194,14 @@ class AxisStateSpace(nn.Module):
 
         The backward kernel starts at lag -1. One-sided kernels have zeros at negative lags.
         """
-        if self.config.num_low_rank == 1 and compiled.usable(self.C):
+        if self.is_compiled:
             return with_start(self._compiled_taps(length, rate), self)
         return sample([Wanted(self, length, rate)])[0]
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the compiled form makes the kernels, and not plain torch."""
+        return self.config.num_low_rank == 1 and compiled.usable(self.C)
 
     def _compiled_taps(self, length: int, rate: float) -> Tensor:
         """`taps` by the compiled form, without the delta at lag 0."""

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from s4nd.cache import saved_tensor_hooks
 from s4nd.kernel_sampling import Wanted, sample
@@ -43,14 +44,15 @@ def sampled_together(calls: Sequence[Call], *, on_cpu: bool = False) -> Iterator
 
 
 def _announced(calls: Sequence[Call], *, on_cpu: bool) -> list[tuple[S4ND, object, list[Wanted]]]:
-    if not calls or not (on_cpu or _launches_are_slow(calls[0].layer)):
+    if not calls or not (on_cpu or launches_are_slow(calls[0].layer.D)):
         return []
     waiting = [(call.layer, *call.layer.wanted(call.shape, call.rate)) for call in calls]
     return [each for each in waiting if each[2]]
 
 
-def _launches_are_slow(layer: S4ND) -> bool:
-    return layer.D.device.type != "cpu" or torch.compiler.is_compiling()
+def launches_are_slow(parameter: Tensor) -> bool:
+    """Whether launching small operations takes longer than computing them, where it lies."""
+    return parameter.device.type != "cpu" or torch.compiler.is_compiling()
 
 
 def _hand_over(ready: Sequence[tuple[S4ND, object, list[Wanted]]]) -> None:

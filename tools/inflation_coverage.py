@@ -7,14 +7,17 @@ Takes the smallest architectures of each family (module) of timm and every class
 torchvision, with random weights, at the smallest input they accept. Each is inflated by each method
 with replicate padding, as a classifier, as an encoder (`num_classes=0`) and through its feature
 maps. Recorded are the error if one occurs, the difference to the 2D result on a still video, and
-whether a backward pass reaches the layers along time. Results are appended line by line; a run can
-be stopped at any time.
+whether a backward pass reaches the layers along time. Each network is built once for all its
+trials, an encoder also for its feature maps; small networks come first. Results are appended line
+by line; a run can be stopped at any time.
 """
 
 import argparse
 import json
 import time
 from collections import defaultdict
+from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +57,12 @@ def networks(per_family: int, record: Path) -> list[tuple[str, str, int]]:
     for name, (family, count) in sizes.items():
         families[family].append((count, name))
     chosen = [
-        (place, count, family, name)
+        (count, family, name)
         for family, members in families.items()
         for place, (count, name) in enumerate(sorted(members))
         if count < LARGEST and (place < per_family or name.startswith("torchvision/"))
     ]
-    # The smallest of every family comes before the second smallest of any.
-    return [(family, name, count) for _, count, family, name in sorted(chosen)]
+    return [(family, name, count) for count, family, name in sorted(chosen)]
 
 
 def classifiers_of_torchvision() -> list[str]:
@@ -75,23 +77,40 @@ def family_of(name: str) -> str:
 
 
 def smallest_input(name: str) -> tuple[int, dict[str, Any]]:
-    """The smallest input size that the network runs on, and how it is built for it."""
+    """The smallest input size that the network runs on, and how it is built for it.
+
+    Sizes are tried without weights first (`meta`), since most networks run so; a size found in that
+    way is tried once with weights.
+    """
     own = 224
     if name.startswith("timm/"):
         own = timm.models.get_pretrained_cfg(name[5:]).input_size[-1]
-    problem: Exception | None = None
-    for size in [*(size for size in SIZES if size < own), own]:
-        for options in ({"image_size": size}, {}):
-            try:
-                torch.manual_seed(0)
-                network = build(name, num_classes=CLASSES, **options).eval()
-                with torch.no_grad():
-                    network(torch.zeros(1, 3, size, size))
-            except Exception as error:  # noqa: BLE001 - any reason means: not at this size
-                problem = error
-            else:
-                return size, options
+    trials: list[tuple[int, dict[str, Any]]] = [
+        (size, options)
+        for size in [*(size for size in SIZES if size < own), own]
+        for options in ({"image_size": size}, {})
+    ]
+    quick = next((trial for trial in trials if not problem_with(name, *trial, "meta")), None)
+    if quick is not None and not problem_with(name, *quick, "cpu"):
+        return quick
+    problem = None
+    for trial in trials:
+        problem = problem_with(name, *trial, "cpu")
+        if not problem:
+            return trial
     raise RuntimeError(f"does not build or run: {problem}")
+
+
+def problem_with(name: str, size: int, options: dict[str, Any], device: str) -> str | None:
+    """Why the network does not run at this size; None if it does."""
+    try:
+        with torch.device(device), torch.no_grad():
+            torch.manual_seed(0)
+            network = build(name, num_classes=CLASSES, **options).eval()
+            network(torch.zeros(1, 3, size, size))
+    except Exception as error:  # noqa: BLE001 - any reason means: not at this size
+        return str(error) or type(error).__name__
+    return None
 
 
 def results(network: nn.Module, signal: Tensor, subject: str) -> list[Tensor]:
@@ -103,19 +122,21 @@ def results(network: nn.Module, signal: Tensor, subject: str) -> list[Tensor]:
     return feature_maps(network, signal, None)
 
 
-def try_method(
-    name: str, size: int, options: dict[str, Any], method: str, subject: str
-) -> dict[str, Any]:
-    """Inflate by one method; the error, or the difference to 2D and the gradients."""
+def lively_network(name: str, options: dict[str, Any], num_classes: int) -> nn.Module:
     torch.manual_seed(0)
-    classes = 0 if subject == "encoder" else CLASSES
-    network = build(name, num_classes=classes, **options).eval()
+    network = build(name, num_classes=num_classes, **options).eval()
     make_lively(network)
+    return network
+
+
+def try_method(network: nn.Module, size: int, method: str, subject: str) -> dict[str, Any]:
+    """Inflate a copy by one method; the difference to 2D and the gradients."""
+    start = time.perf_counter()
     image = torch.randn(1, 3, size, size, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         expected = results(network, image, subject)
-    start = time.perf_counter()
-    folded = inflate(network, method=method, num_frames=FRAMES, image_size=size)
+    torch.manual_seed(4)
+    folded = inflate(deepcopy(network), method=method, num_frames=FRAMES, image_size=size)
     clip = image[:, :, None].expand(-1, -1, FRAMES, -1, -1)
     with torch.no_grad():
         actual = results(folded, clip, subject)
@@ -167,10 +188,42 @@ def reaches_time(folded: FoldedNetwork, *, every: bool) -> bool:
     return complete and finite and any(gradient.any() for gradient in there)
 
 
+def trials(
+    name: str, known: tuple[int, bool] | None, missing: list[tuple[str, str]]
+) -> Iterator[dict[str, Any]]:
+    """Results of the (method, subject) that are missing for one architecture.
+
+    known: the size an earlier run found, and whether the network was built for it.
+    """
+    try:
+        size, options = smallest_input(name) if known is None else known_input(*known)
+    except RuntimeError as error:
+        for method, subject in missing:
+            yield {"method": method, "subject": subject, "error": str(error)[:300]}
+        return
+    built: dict[int, nn.Module] = {}
+    for method, subject in missing:
+        classes = CLASSES if subject == "classifier" else 0
+        try:
+            if classes not in built:
+                built = {classes: lively_network(name, options, classes)}
+            found = try_method(built[classes], size, method, subject)
+        except Exception as error:  # noqa: BLE001 - every failure is a result here
+            found = {"error": f"{type(error).__name__}: {error}"[:300]}
+        where = {"size": size, "resized": bool(options)}
+        yield {"method": method, "subject": subject, **where, **found}
+
+
+def known_input(size: int, resized: bool) -> tuple[int, dict[str, Any]]:
+    return size, {"image_size": size} if resized else {}
+
+
 def run(args: argparse.Namespace) -> bool:
     """Resume the last run; True when nothing is left."""
     out = args.out
-    done = {(line["name"], line["method"], line["subject"]) for line in read(out)}
+    lines = read(out)
+    done = {(line["name"], line["method"], line["subject"]) for line in lines}
+    known = {line["name"]: (line["size"], line["resized"]) for line in lines if "size" in line}
     end = time.monotonic() + 60 * args.minutes
     for family, name, count in networks(args.per_family, out.with_suffix(".sizes.json")):
         missing = [
@@ -186,22 +239,11 @@ def run(args: argparse.Namespace) -> bool:
         if time.monotonic() > end:
             return False
         base = {"family": family, "name": name, "parameters": count}
-        try:
-            size, options = smallest_input(name)
-        except RuntimeError as error:
-            failed = {**base, "error": str(error)[:300]}
-            append(out, [{**failed, "method": m, "subject": s} for m, s in missing])
-            continue
-        for method, subject in missing:
+        for line in trials(name, known.get(name), missing):
+            append(out, [{**base, **line}])
+            print(json.dumps({**base, **line}), flush=True)
             if time.monotonic() > end:
                 return False
-            try:
-                found = try_method(name, size, options, method, subject)
-            except Exception as error:  # noqa: BLE001 - every failure is a result here
-                found = {"error": f"{type(error).__name__}: {error}"[:300]}
-            line = {**base, "method": method, "subject": subject, "size": size, **found}
-            append(out, [line])
-            print(json.dumps(line), flush=True)
     return True
 
 

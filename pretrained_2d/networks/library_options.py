@@ -43,8 +43,8 @@ _TRANSFORMERS = """
     attention_dropout attention_probs_dropout_prob attention_type crop_size drop_path_rate
     frames_per_clip hidden_act hidden_dropout_prob hidden_size image_size initializer_range
     intermediate_size layer_norm_eps mlp_ratio num_attention_heads num_channels num_frames
-    num_hidden_layers num_pooler_layers in_chans patch_size pred_hidden_size pred_mlp_ratio
-    pred_num_attention_heads pred_num_hidden_layers pred_num_mask_tokens
+    num_hidden_layers num_pooler_layers in_chans patch_size pooled_head pred_hidden_size
+    pred_mlp_ratio pred_num_attention_heads pred_num_hidden_layers pred_num_mask_tokens
     pred_zero_init_mask_tokens qkv_bias tubelet_size use_mean_pooling
 """
 ALLOWED: Mapping[str, frozenset[str]] = {

@@ -37,17 +37,34 @@ FAMILIES = {
     ),
 }
 
+UNUSED = ("predictor", "pooler")  # parts of encoders whose output is not used here
+
 
 class TransformersVideo(nn.Module):
-    """`net(clip, rate) -> logits`; an encoder gives the pooled tokens of its last layer."""
+    """`net(clip, rate) -> logits`; an encoder gives the pooled tokens of its last layer.
+
+    A classifier of transformers has its own head; pooled_classes > 0 gives an encoder a linear
+    layer on its pooled tokens, outside of the library's network.
+    """
 
     ndim = 3
 
-    def __init__(self, network: nn.Module, family: VideoFamily, *, is_encoder: bool) -> None:
+    def __init__(
+        self, network: nn.Module, family: VideoFamily, *, is_encoder: bool, pooled_classes: int = 0
+    ) -> None:
         super().__init__()
         self.network = network
         self.family = family
+        self.is_encoder = is_encoder
         self.heads: tuple[str, ...] = () if is_encoder else ("network.classifier",)
+        if pooled_classes:
+            config: Any = network.config
+            self.classifier = nn.Linear(int(config.hidden_size), pooled_classes)
+            self.heads = ("classifier",)
+        for name in UNUSED if is_encoder else ():
+            part = getattr(network, name, None)
+            if isinstance(part, nn.Module):  # without gradients, which parallel training asks for
+                part.requires_grad_(False)
 
     @property
     def head(self) -> nn.Module:
@@ -67,11 +84,13 @@ class TransformersVideo(nn.Module):
 
     def forward(self, signal: Tensor, rate: Rate = 1.0) -> Tensor:  # noqa: ARG002
         """(batch, 3, time, height, width) -> (batch, classes), or features; rate is ignored."""
-        return self._run(signal).logits if self.heads else self.embed(signal)
+        if self.is_encoder:
+            return self.head(self.embed(signal))
+        return self._run(signal).logits
 
     def embed(self, signal: Tensor, rate: Rate = 1.0) -> Tensor:  # noqa: ARG002
         """(batch, 3, time, height, width) -> (batch, features): the input of the classifier."""
-        if self.heads:
+        if not self.is_encoder:
             return seen_by(self.head, self, signal)
         tokens: Tensor = self._run(signal).last_hidden_state
         return tokens[:, 0] if self.family.pooled == "first" else tokens.mean(1)
@@ -83,23 +102,30 @@ class TransformersVideo(nn.Module):
                 f"{self.num_frames}, height, width), got {tuple(signal.shape)}"
             )
         given: dict[str, Any] = {self.family.argument: signal.transpose(1, 2)}
-        if self.family.name == "VJEPA2" and not self.heads:
+        if self.family.name == "VJEPA2" and self.is_encoder:
             given["skip_predictor"] = True
         return self.network(**given)
 
 
 def build_transformers(name: str, **options: Any) -> TransformersVideo:
-    """A video network of transformers, untrained; with num_classes=0 an encoder."""
+    """A video network of transformers, untrained; with num_classes=0 an encoder.
+
+    pooled_head: an encoder with a linear layer for `num_classes` on its pooled tokens, in place of
+    the library's classifier, whose layers have other names.
+    """
     check_library_options(f"transformers/{name}", options)
     family = family_of(name)
     if options.pop("ndim", 3) != 3:
         raise PretrainedError(f"transformers/{name} has 3 axes (time, height, width)")
-    classes = options.pop("num_classes", 0)
+    classes, pooled = options.pop("num_classes", 0), options.pop("pooled_head", False)
+    is_encoder = pooled or classes == 0
     options = {key: value for key, value in options.items() if value is not None}
     config = _class(f"{family.name}Config")(**options, num_labels=max(classes, 1))
-    kind = "Model" if classes == 0 else "ForVideoClassification"
+    kind = "Model" if is_encoder else "ForVideoClassification"
     network = _class(f"{family.name}{kind}")(config)
-    return TransformersVideo(network, family, is_encoder=classes == 0)
+    return TransformersVideo(
+        network, family, is_encoder=is_encoder, pooled_classes=classes if pooled else 0
+    )
 
 
 def read_weights(folder: Path, name: str, *, is_encoder: bool) -> dict[str, Tensor]:

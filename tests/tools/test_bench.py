@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import runpy
 import sys
 from pathlib import Path
 
@@ -42,6 +43,25 @@ def test_a_ratio_above_one_is_quicker_and_targets_are_judged(bench) -> None:
     assert text[2].rstrip(" |").endswith("met")
     assert text[3].rstrip(" |").endswith("missed")
     assert len({len(line) for line in text}) == 1
+
+
+def test_every_method_has_a_row_beside_the_2d_network(
+    bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command, rows_of = bench.PARTS["inflation"]
+    small = ["--architecture", "test_convnext", "--num-frames", "3", "--image-size", "32"]
+    words = [*command, *small, "--repeats", "1", "--threads", "1"]
+    numbers = tmp_path / "numbers.json"
+    monkeypatch.setattr(sys, "argv", [*words, "--json", str(numbers)])
+    runpy.run_path(str(TOOLS / command[0]), run_name="__main__")
+    rows = list(rows_of(json.loads(numbers.read_text())))
+    assert [row.shape for row in rows] == ["1×3×3×32×32"] * len(rows)
+    beside_2d = [row.ours for row in rows if row.alternative.startswith("2D")]
+    methods = ["s4nd", "s3d", "i3d", "shift", "adapter", "adapter", "attention"]
+    assert [text.split()[1].rstrip(",") for text in beside_2d] == methods
+    assert rows[-1].alternative.startswith("plain Conv3d")
+    assert [row.met is None for row in rows] == [False, False, *[True] * 5, False]
+    assert bench.table(rows).count("≥ 0.77") == 2
 
 
 @pytest.mark.slow

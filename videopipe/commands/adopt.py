@@ -13,6 +13,7 @@ EXAMPLES = """  videopipe adopt resnet18.pth --architecture timm/resnet18 --out 
       --out models/dinov2
   videopipe adopt facebook/dinov2-small/ --out models/dinov2    # a folder of transformers
   videopipe adopt i3d.safetensors --architecture inception_i3d --labels k400.txt --out models/i3d
+  videopipe adopt ct.pth --architecture timm/resnet18 --option in_chans=1 --out models/ct
   videopipe adopt best.ckpt --architecture convnext_tiny --labels cat,dog --mean 0.5,0.5,0.5 \\
       --std 0.5,0.5,0.5 --image-size 224 --crop 0.875 --out models/pets
 """
@@ -35,7 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, metavar="DIR", type=Path, help="new folder")
     parser.add_argument("--overwrite", action="store_true", help="replace a checkpoint in DIR")
     parser.add_argument("--labels", metavar="FILE|a,b,…", help="class names, in order")
-    parser.add_argument("--mean", metavar="R,G,B", type=_numbers, help="mean of values in [0, 1]")
+    parser.add_argument(
+        "--mean",
+        metavar="R,G,B",
+        type=_numbers,
+        help="mean of values in [0, 1], one for each input channel",
+    )
     parser.add_argument(
         "--std", metavar="R,G,B", type=_numbers, help="standard deviation of values in [0, 1]"
     )
@@ -62,7 +68,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "must fit (default: the file's head where it fits, else a new one)",
     )
     parser.add_argument(
-        "--entry", metavar="NAME", help="which weights, if the file has several (state_dict_ema)"
+        "--entry",
+        metavar="NAME",
+        help="which weights, if the file has several: a key (state_dict_ema) or a prefix of names "
+        "(ema_model)",
     )
     parser.add_argument(
         "--option",
@@ -70,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         type=_option,
-        help="an option of the architecture, such as mixer=s4nd or ndim=3; repeatable",
+        help="an option of the architecture, such as mixer=s4nd, ndim=3 or in_chans=1; repeatable",
     )
 
 

@@ -22,7 +22,10 @@ def with_head_for(
     labels = tuple(labels)
     if card.labels == labels or (card.labels is None and num_outputs(model) == len(labels)):
         return model, replace(card, labels=labels), False
-    card = replace(card, labels=labels, options={**card.options, "num_classes": len(labels)})
+    options = {**card.options, "num_classes": len(labels)}
+    if card.architecture.startswith("transformers/") and num_outputs(model) == 0:
+        options["pooled_head"] = True
+    card = replace(card, labels=labels, options=options)
     with seeded("head", seed):
         fresh = build_any(card)
         _start_small(fresh.head)

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +26,7 @@ from videopipe.inflation.layer_plan import InflationPlan, make_plan
 from videopipe.inflation.mixing.folded_batch import FoldedBatch, restored_in_backward
 from videopipe.inflation.mixing.replacements import replacement
 from videopipe.inflation.mixing.temporal_patch import PatchPixels
+from videopipe.inflation.mixing.time_kernel import TimeMixing, matrices_together
 from videopipe.inflation.options import InflationOptions
 from videopipe.inflation.survey import evaluating, parameter_like
 
@@ -54,6 +56,8 @@ class FoldedNetwork(nn.Module):
             new = replacement(network.get_submodule(layer.name), layer, plan, self.batch)
             parent.add_module(layer.name.rpartition(".")[2], new)
         self.network = network
+        # Not a list of modules, which would register them a second time.
+        self._mixers = tuple(m for m in network.modules() if isinstance(m, TimeMixing))
         told = classifying_layers(network)
         self.head_name = plan.head if told is None else next(iter(told), None)
         self.classifier: nn.Module | None = None  # the head of an encoder that had none
@@ -84,7 +88,9 @@ class FoldedNetwork(nn.Module):
         """
         if self.classifier is not None:
             return self.classifier(self.embed(clip, rate))
-        output = self.network(self._fold(clip, rate), *self._rate_in_space(rate))
+        frames = self._fold(clip, rate)
+        with self._kernels_together():
+            output = self.network(frames, *self._rate_in_space(rate))
         if isinstance(output, list | tuple):
             return [self._with_time(part) for part in output]
         return restored_in_backward(self._mean_over_time(output), self.batch)
@@ -92,12 +98,13 @@ class FoldedNetwork(nn.Module):
     def embed(self, clip: Tensor, rate: float | Sequence[float] = 1.0) -> Tensor:
         """(batch, channels, time, height, width) -> (batch, features), what the head sees."""
         frames = self._fold(clip, rate)
-        if self.is_ours:
-            features = self.network.embed(frames, *self._rate_in_space(rate))  # type: ignore[operator]
-        elif self.head_name is not None:
-            features = seen_by(self.network.get_submodule(self.head_name), self.network, frames)
-        else:
-            features = pooled_features(self.network, frames)
+        with self._kernels_together():
+            if self.is_ours:
+                features = self.network.embed(frames, *self._rate_in_space(rate))  # type: ignore[operator]
+            elif self.head_name is not None:
+                features = seen_by(self.network.get_submodule(self.head_name), self.network, frames)
+            else:
+                features = pooled_features(self.network, frames)
         return restored_in_backward(self._mean_over_time(features), self.batch)
 
     def features(
@@ -111,10 +118,14 @@ class FoldedNetwork(nn.Module):
         `levels` lists their names, channels and strides; numbers count them. Modules that are no
         level may be named too. Behind temporal pooling time is shorter.
         """
-        return [
-            self._with_time(maps)
-            for maps in feature_maps(self.network, self._fold(clip, rate), names)
-        ]
+        frames = self._fold(clip, rate)
+        with self._kernels_together():
+            found = feature_maps(self.network, frames, names)
+        return [self._with_time(maps) for maps in found]
+
+    def _kernels_together(self) -> AbstractContextManager[None]:
+        """Around one pass: the state-space kernels of all layers are generated together."""
+        return matrices_together(() if self.batch.streaming is not None else self._mixers)
 
     def _fold(self, clip: Tensor, rate: float | Sequence[float]) -> Tensor:
         """Check the clip, divide the batch, and fold time into it."""

@@ -79,8 +79,8 @@ def _with_network(request: Adoption, folder: HuggingFaceFolder) -> Adoption:
     if request.labels is not None:
         if folder.architecture.startswith("transformers/") and options["num_classes"] == 0:
             raise CheckpointError(
-                f"{request.checkpoint} is an encoder of videos; leave labels out and train a head "
-                "on its features with the stage probe"
+                f"{request.checkpoint} is an encoder of videos; leave labels out: finetune and "
+                "probe give it a head for the labels of their data"
             )
         options.pop("num_classes", None)
     if request.image_size is not None and "image_size" in options:
@@ -92,9 +92,9 @@ def _with_network(request: Adoption, folder: HuggingFaceFolder) -> Adoption:
 def _check(request: Adoption) -> None:
     for name in ("mean", "std"):
         values = getattr(request, name)
-        if values is not None and (len(values) != 3 or max(values) > 1 or min(values) < 0):
+        if values is not None and (max(values) > 1 or min(values) < 0):
             raise CheckpointError(
-                f"{name} is {values}; give three numbers for values in [0, 1], such as "
+                f"{name} is {values}; give numbers for values in [0, 1], such as "
                 "0.485,0.456,0.406 (divide by 255 if they are for values in [0, 255])"
             )
     if request.std is not None and min(request.std) == 0:
@@ -179,7 +179,9 @@ def _card(
         options={name: value for name, value in options.items() if name != "ndim"},
         ndim=ndim,
         labels=labels,
-        preprocessing=_preprocessing(request, default.preprocessing),
+        preprocessing=_preprocessing(
+            request, default.preprocessing, int(options.get("in_chans") or 3)
+        ),
         num_frames=(request.num_frames or default.num_frames) if ndim == 3 else None,
         clip_seconds=(request.clip_seconds or default.clip_seconds) if ndim == 3 else None,
         provenance={
@@ -193,15 +195,28 @@ def _card(
     )
 
 
-def _preprocessing(request: Adoption, default: Preprocessing) -> Preprocessing:
+def _preprocessing(request: Adoption, default: Preprocessing, channels: int) -> Preprocessing:
     size = request.image_size or default.image_size
     crop = request.crop or default.image_size / default.resize
     return replace(
         default,
         image_size=size,
         resize=crop_to_resize(size, crop),
-        mean=request.mean or default.mean,
-        std=request.std or default.std,
+        mean=_per_channel("mean", request.mean, default.mean, channels),
+        std=_per_channel("std", request.std, default.std, channels),
         interpolation=request.interpolation or default.interpolation,
         squash=default.squash if request.squash is None else request.squash,
     )
+
+
+def _per_channel(
+    name: str, given: tuple[float, ...] | None, default: tuple[float, ...], channels: int
+) -> tuple[float, ...]:
+    """One number per channel; networks of other than three channels get the mean of the default."""
+    if given is None:
+        return default if len(default) == channels else (sum(default) / len(default),) * channels
+    if len(given) != channels:
+        raise CheckpointError(
+            f"{name} is {given}; give one number for each of the {channels} channels"
+        )
+    return given

@@ -5,6 +5,7 @@ The kind of a file is recognised by its content, not by its name.
 
 import json
 import pickle
+import re
 import struct
 import warnings
 import zipfile
@@ -13,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from pretrained_2d.checkpoints.foreign.entries import unwrap
 from pretrained_2d.checkpoints.foreign.pickles import (
     PLAIN_DATA,
     RefusedPickleError,
@@ -27,14 +28,13 @@ from pretrained_2d.checkpoints.foreign.pickles import (
 )
 from pretrained_2d.errors import CheckpointError
 
-# Where training programs put the weights among optimiser states, epochs and settings. When several
-# are there the first is taken, and the report names the others.
-ENTRIES = (
-    "state_dict", "model", "model_state", "model_state_dict", "module", "net", "network", "params",
-    "weights", "backbone", "encoder", "state_dict_ema", "model_ema", "ema_state_dict", "params_ema",
-    "ema", "ema_model", "model_ema_state_dict", "teacher", "student", "target_encoder", "visual",
+# Weights in a folder: the usual names first, then the only file of a kind.
+FOLDER_NAMES = (
+    "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin.index.json",
+    "pytorch_model.bin", "*.safetensors.index.json", "*.bin.index.json", "*.safetensors", "*.bin",
+    "*.pth", "*.pt", "*.ckpt",
 )  # fmt: skip
-INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+PART = re.compile(r"-0*(\d+)-of-0*(\d+)\.\w+$")
 # First bytes of formats that are often given by mistake.
 OTHER_FORMATS = {
     b"\x89HDF": "an HDF5 file (Keras)",
@@ -57,7 +57,8 @@ class TensorFile:
 def read_tensors(path: Path, entry: str | None = None) -> TensorFile:
     """Read a checkpoint of any program: a file, a folder of one, or the index of several parts.
 
-    entry: which of several sets of weights, if not the first of ENTRIES.
+    entry: which of several sets of weights, if not the first known one: a key of the file, or a
+    prefix of names such as `ema_model`.
     Raises CheckpointError that says what the file is and what to do.
     """
     path = _file(Path(path))
@@ -67,16 +68,27 @@ def read_tensors(path: Path, entry: str | None = None) -> TensorFile:
             f"{path} holds a {type(content).__name__}, not named tensors; "
             "save model.state_dict() instead"
         )
-    return _unwrap(path, content, entry)
+    return TensorFile(path, *unwrap(path, content, entry))
 
 
 def _file(path: Path) -> Path:
-    if not path.is_dir():
-        return path
-    for name in ("model.safetensors", *INDEXES, "pytorch_model.bin"):
-        if (path / name).is_file():
-            return path / name
-    raise CheckpointError(f"{path} is a folder without model.safetensors; name the file itself")
+    if path.is_dir():
+        for pattern in FOLDER_NAMES:
+            found = sorted(path.glob(pattern))
+            if len(found) == 1:
+                return found[0]
+        names = ", ".join(sorted(each.name for each in path.iterdir())[:10]) or "nothing"
+        raise CheckpointError(
+            f"{path} is a folder without model.safetensors or one file of weights (it holds "
+            f"{names}); name the file itself"
+        )
+    part = PART.search(path.name)
+    if part is not None and int(part[2]) > 1:
+        raise CheckpointError(
+            f"{path} is part {part[1]} of {part[2]}; give the file that ends in .index.json, or "
+            "the folder"
+        )
+    return path
 
 
 def _read(path: Path) -> Any:
@@ -157,6 +169,11 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 
 def _read_pickled(path: Path) -> Any:
     """What torch.save wrote, or a plain pickle of tensors and arrays."""
+    if any(name.endswith(".npy") for name in _members(path)):
+        raise CheckpointError(
+            f"{path} is an archive of NumPy arrays, as JAX programs write; timm reads some: save "
+            "timm.create_model(NAME, checkpoint_path=FILE).state_dict() and adopt that"
+        )
     try:
         with torch.serialization.safe_globals(PLAIN_DATA), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # an unusual pickle protocol
@@ -208,51 +225,13 @@ def _refusal(path: Path, named: str) -> str:
 
 
 def _is_torchscript(path: Path) -> bool:
-    if not zipfile.is_zipfile(path):
-        return False
-    with zipfile.ZipFile(path) as archive:
-        return any(name.endswith("constants.pkl") for name in archive.namelist())
+    return any(name.endswith("constants.pkl") for name in _members(path))
 
 
-def _unwrap(path: Path, content: Mapping[Any, Any], entry: str | None) -> TensorFile:
-    """Down through wrappers to the named tensors."""
-    trail: list[str] = []
-    others: tuple[str, ...] = ()
-    while not _is_state_dict(content):
-        found = [name for name in ENTRIES if _leads_to_tensors(content.get(name))]
-        chosen = entry if entry in content and entry not in trail else next(iter(found), None)
-        if chosen is None or not isinstance(content[chosen], Mapping):
-            raise CheckpointError(
-                f"{path} has no weights under a known name ({', '.join(ENTRIES[:6])}, …); "
-                f"it holds {', '.join(map(str, list(content)[:10])) or 'nothing'}"
-            )
-        trail.append(chosen)
-        others += tuple(name for name in found if name != chosen)
-        content = content[chosen]
-    if entry is not None and entry not in trail:
-        raise CheckpointError(
-            f"{path} has no entry {entry!r}; there are {', '.join([*trail, *others]) or 'none'}"
-        )
-    tensors = {
-        str(name): torch.from_numpy(value) if isinstance(value, np.ndarray) else value
-        for name, value in content.items()
-        if _is_tensor(value)
-    }
-    return TensorFile(path, tensors, ".".join(trail), others)
-
-
-def _is_state_dict(content: Mapping[Any, Any]) -> bool:
-    tensors = [value for value in content.values() if _is_tensor(value)]
-    return bool(tensors) and 2 * len(tensors) >= len(content)
-
-
-def _leads_to_tensors(value: Any) -> bool:
-    if not isinstance(value, Mapping):
-        return False
-    return _is_state_dict(value) or any(_leads_to_tensors(value.get(name)) for name in ENTRIES)
-
-
-def _is_tensor(value: Any) -> bool:
-    if isinstance(value, np.ndarray):
-        return value.dtype.kind in "fiub" and value.dtype.isnative
-    return isinstance(value, Tensor)
+def _members(path: Path) -> list[str]:
+    """Names inside a zip file; none for other and for damaged files."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.namelist()
+    except (zipfile.BadZipFile, OSError, ValueError):
+        return []

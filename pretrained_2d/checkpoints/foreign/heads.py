@@ -58,7 +58,8 @@ def num_classes_for(
     if "num_classes" in given:
         raise CheckpointError(
             f"the file distinguishes {len(weight)} classes, but {given['num_classes']} are "
-            "asked for; give the labels of the file, or --head new to train a new head"
+            "asked for; give the labels of the file, --head new for a new head, or --head drop for "
+            "an encoder"
         )
     return len(weight)
 

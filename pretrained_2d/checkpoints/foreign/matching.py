@@ -25,6 +25,7 @@ class Match:
     tensors: Mapping[str, Tensor]
     unknown: Mapping[str, Tensor] = field(default_factory=dict)  # by the name our rules gave them
     notes: tuple[str, ...] = ()
+    rivals: tuple[str, ...] = ()  # other prefixes under which as many names are found
 
 
 def match_by_name(
@@ -88,13 +89,16 @@ def _match(
 ) -> Match:
     """The match under the prefix that finds most names; the shortest of several."""
     best, score, taken_off = {name: name for name in tensors}, -1, ""
+    rivals: list[str] = []
     for prefix in prefixes_of(tensors):
         stripped = _strip(tensors, prefix)
         if stripped is None:
             continue
         new_score = _score(stripped, wanted, convention)
         if new_score > score:
-            best, score, taken_off = stripped, new_score, prefix
+            best, score, taken_off, rivals = stripped, new_score, prefix, []
+        elif new_score == score and not prefix.startswith(taken_off):
+            rivals.append(prefix.rstrip("."))
     names, found, unknown = {}, {}, {}
     for name, original in best.items():
         ours = convention.rename(name)
@@ -105,7 +109,8 @@ def _match(
             found[ours] = convention.convert(ours, tensors[original])
         else:
             unknown[ours] = tensors[original]
-    return Match(convention.name, parts_of(taken_off), names, found, unknown)
+    rival_sets = tuple(rivals) if found else ()
+    return Match(convention.name, parts_of(taken_off), names, found, unknown, rivals=rival_sets)
 
 
 def prefixes_of(names: Mapping[str, Tensor]) -> list[str]:

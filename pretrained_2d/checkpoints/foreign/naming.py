@@ -1,8 +1,9 @@
 """Names of the weights of our networks in other programs, and the rules that translate them."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 
 from torch import Tensor
 
@@ -176,3 +177,36 @@ CONVENTIONS: Mapping[str, tuple[Convention, ...]] = {
 def conventions_of(architecture: str) -> tuple[Convention, ...]:
     """The names under which weights of an architecture are found, ours first."""
     return CONVENTIONS.get(architecture, (OURS, WRAPPED))
+
+
+# Wrappers of single layers by compilers and parallel training, and by DataParallel.
+_WRAPPERS = re.compile(
+    r"(?:(?<=\.)|^)(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module|_forward_module)\."
+)
+_DATA_PARALLEL = re.compile(r"(?<=\.)module\.")
+_CHUNKS = re.compile(r"(?:(?<=\.)|^)blocks\.\d+\.(\d+)\.")  # DINOv2's: blocks.<chunk>.<block>.
+
+
+def shared_prefix(names: Collection[str]) -> str:
+    """The dotted prefix that all names have in common, such as `module.`."""
+    first, last = min(names).split(".")[:-1], max(names).split(".")[:-1]
+    pairs = takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
+    return "".join(f"{part}." for part, _ in pairs)
+
+
+def without_inner_wrappers(names: Collection[str], wanted: Collection[str]) -> dict[str, str]:
+    """Names without wrappers of single layers -> names; the prefix that all share is kept.
+
+    `layer1._orig_mod.0.weight` becomes `layer1.0.weight`. Rules that the names of the network
+    itself match do not apply, nor does anything if two names would become one.
+    """
+    start = len(shared_prefix(names))
+    rules = [(_WRAPPERS, ""), (_DATA_PARALLEL, ""), (_CHUNKS, r"blocks.\1.")]
+    usable = [rule for rule in rules if not any(rule[0].search(name) for name in wanted)]
+    tidy = {}
+    for name in names:
+        inner = name[start:]
+        for pattern, replacement in usable:
+            inner = pattern.sub(replacement, inner)
+        tidy[name[:start] + inner] = name
+    return tidy if len(tidy) == len(names) else {name: name for name in names}

@@ -16,13 +16,18 @@ from pretrained_2d.checkpoints.foreign.heads import (
     num_classes_for,
     without_foreign_head,
 )
+from pretrained_2d.checkpoints.foreign.input_shape import (
+    channels_of,
+    with_channels,
+    with_positions,
+)
 from pretrained_2d.checkpoints.foreign.matching import (
     COUNTER,
     Match,
     match_by_name,
     match_by_structure,
 )
-from pretrained_2d.checkpoints.foreign.naming import conventions_of
+from pretrained_2d.checkpoints.foreign.naming import conventions_of, without_inner_wrappers
 from pretrained_2d.checkpoints.foreign.timm_names import match_by_timm
 from pretrained_2d.errors import CheckpointError
 from pretrained_2d.networks.backbones import build
@@ -75,13 +80,20 @@ def load_foreign(
     when the body of the network does not fit.
     """
     options = dict(options)
+    if head is None and options.get("num_classes") == 0:
+        head = "drop"
     if head == "drop":
         options["num_classes"] = 0
-    tensors, notes = _usable(file)
     network = build(architecture, **options)
+    tensors, notes = _usable(file)
+    tidy = without_inner_wrappers(tensors, network.state_dict())
+    tensors = {name: tensors[original] for name, original in tidy.items()}
     heads = heads_of(network, architecture, options)
     match = _best_match(tensors, network, architecture, heads)
     changes = _differences_of_options(match, architecture, options)
+    channels = channels_of(match, network)
+    if channels is not None and "in_chans" not in options:
+        changes["in_chans"] = channels
     classes = num_classes_for(match, network, heads, options, head)
     if classes is not None:
         changes["num_classes"] = classes
@@ -90,10 +102,13 @@ def load_foreign(
         network = build(architecture, **options)
         match = _best_match(tensors, network, architecture, heads)
     match = without_foreign_head(match, network, heads, head)
-    match, resampled = _with_positions(match, network)
+    match, adapted = with_channels(match, network)
+    match, resampled = with_positions(match, network)
     options.setdefault("num_classes", _num_classes(network, heads))
+    match = replace(match, names={ours: tidy.get(n, n) for ours, n in match.names.items()})
     fitted, reshaped = _reshaped(match.tensors, network.state_dict())
     left_out, new = _leftovers(file, network, architecture, fitted, match, heads, head)
+    _check_finite(file, fitted, match)
     load_tensors(network, fitted, strict=False)
     if any(name.startswith(heads) for name in new):
         notes.append(
@@ -103,37 +118,51 @@ def load_foreign(
     report = ForeignReport(
         file=file.path.name,
         entry=file.entry,
-        other_entries=file.other_entries,
+        other_entries=(*file.other_entries, *match.rivals),
         prefixes=match.prefixes,
         convention=match.convention,
         matched=len(fitted),
         renamed={ours: match.names[ours] for ours in fitted if ours != match.names[ours]},
         left_out=tuple(match.names[name] for name in left_out),
         new=new,
-        notes=(*notes, *match.notes, *resampled, *reshaped),
+        notes=(*notes, *match.notes, *adapted, *resampled, *reshaped),
     )
     return network.eval(), options, report
 
 
 def _usable(file: TensorFile) -> tuple[dict[str, Tensor], list[str]]:
-    """Dense finite tensors; reduced precision becomes float32, which holds it exactly."""
+    """Dense tensors; reduced precision becomes float32, which holds it exactly."""
     tensors, cast = {}, set()
     for name, tensor in file.tensors.items():
         if tensor.is_quantized or tensor.layout != torch.strided or tensor.is_complex():
             raise CheckpointError(
                 f"{file.path}: {name} is quantised, sparse or complex; save the dense float weights"
             )
-        if tensor.is_floating_point():
-            if not torch.isfinite(tensor).all():
-                raise CheckpointError(
-                    f"{file.path}: {name} has values that are not finite; the training that wrote "
-                    "it had diverged, take an earlier checkpoint"
-                )
-            if tensor.dtype != torch.float32:
-                cast.add(str(tensor.dtype).removeprefix("torch."))
-                tensor = tensor.float()
+        if name.endswith("_flat_param"):
+            raise CheckpointError(
+                f"{file.path}: {name} holds several parameters of one FSDP unit; save the state "
+                "dict with StateDictType.FULL_STATE_DICT"
+            )
+        if tensor.numel() == 0:
+            raise CheckpointError(
+                f"{file.path}: {name} is empty, as in a part of DeepSpeed's ZeRO-3 checkpoints; "
+                "join the parts with DeepSpeed's zero_to_fp32.py first"
+            )
+        if tensor.is_floating_point() and tensor.dtype != torch.float32:
+            cast.add(str(tensor.dtype).removeprefix("torch."))
+            tensor = tensor.float()
         tensors[name] = tensor
     return tensors, [f"converted from {kind} to float32" for kind in sorted(cast)]
+
+
+def _check_finite(file: TensorFile, fitted: Mapping[str, Tensor], match: Match) -> None:
+    """Raise CheckpointError for weights that are not finite; tensors left out may be anything."""
+    for name, tensor in fitted.items():
+        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+            raise CheckpointError(
+                f"{file.path}: {match.names[name]} has values that are not finite; the training "
+                "that wrote it had diverged, take an earlier checkpoint"
+            )
 
 
 def _num_classes(network: nn.Module, heads: tuple[str, ...]) -> int:
@@ -164,7 +193,7 @@ def _best_match(
 def _differences_of_options(
     match: Match, architecture: str, given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Options that the shapes in the file ask for: size of images, scale of norms."""
+    """Options that the file asks for: size of images, scale of norms, the norm behind pooling."""
     changes: dict[str, Any] = {}
     positions = match.tensors.get("positions")
     if architecture == "vit_base" and positions is not None and "image_size" not in given:
@@ -174,28 +203,10 @@ def _differences_of_options(
     scales = [t for n, t in match.unknown.items() if n.endswith(".norm.weight")]
     if architecture.startswith("inception") and any((t != 1).any() for t in scales):
         changes["norm_scale"] = True
+    pooled_norm = {"network.fc_norm.weight", "network.norm.weight"} & match.unknown.keys()
+    if pooled_norm == {"network.fc_norm.weight"} and "global_pool" not in given:
+        changes["global_pool"] = "avg"  # timm's ViTs have this norm only behind mean pooling
     return {name: value for name, value in changes.items() if given.get(name) != value}
-
-
-# Position tables of networks that timm does not convert, with the tokens before the grid.
-POSITIONS = {"positions": "class_token", "network.encoder.pos_embedding": "network.class_token"}
-
-
-def _with_positions(match: Match, network: nn.Module) -> tuple[Match, list[str]]:
-    """Position tables resampled to the network's grid (bicubic, as timm does it)."""
-    from timm.layers.pos_embed import resample_abs_pos_embed
-
-    wanted, tensors, notes = network.state_dict(), dict(match.tensors), []
-    for name, token in POSITIONS.items():
-        table = tensors.get(name)
-        if table is None or table.shape == wanted[name].shape or table.ndim != 3:
-            continue
-        before = int(token in wanted)
-        side = round((wanted[name].shape[1] - before) ** 0.5)
-        if round((table.shape[1] - before) ** 0.5) ** 2 + before == table.shape[1]:
-            tensors[name] = resample_abs_pos_embed(table, [side, side], num_prefix_tokens=before)
-            notes.append(f"{name}: {tuple(table.shape)} resampled to {side} × {side} positions")
-    return replace(match, tensors=tensors), notes
 
 
 def _reshaped(
@@ -242,8 +253,16 @@ def _leftovers(
             f"{file.path} does not fit {architecture} (best of all known names: "
             f"{match.convention}, {len(fitted)} of {len(wanted)} tensors):\n"
             + side_by_side(problems)
+            + _hint(architecture, match)
         )
     return tuple(left_out), tuple(name for name in new if not name.endswith(COUNTER))
+
+
+def _hint(architecture: str, match: Match) -> str:
+    """Another architecture that has what the file has."""
+    if any(name.endswith("attn.qkv.bias") for name in match.unknown):
+        return f"\nbiases of attention: try --architecture {architecture}_qkvb, if timm has it"
+    return ""
 
 
 def _without_counters(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -2,13 +2,25 @@
 
 from dataclasses import replace
 
+import pytest
 import torch
 
 from pretrained_2d.checkpoints.card import ModelCard
 from pretrained_2d.networks.backbones import build
 from videopipe.finetuning.head import head_parameters, with_head_for
-from videopipe.models import num_outputs
+from videopipe.models import build_any, num_outputs
 
+SMALL_VIDEO = {
+    False: {
+        "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4,
+        "intermediate_size": 48, "image_size": 32, "num_frames": 4, "patch_size": 8,
+    },
+    True: {
+        "hidden_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4, "mlp_ratio": 2,
+        "crop_size": 32, "patch_size": 8, "frames_per_clip": 4, "tubelet_size": 2,
+        "pred_hidden_size": 48, "pred_num_hidden_layers": 1, "pred_num_attention_heads": 4,
+    },
+}  # fmt: skip
 CARD = ModelCard(architecture="timm/test_efficientnet", options={"num_classes": 3})
 
 
@@ -48,3 +60,27 @@ def test_an_encoder_gets_a_head_on_its_features() -> None:
     with torch.inference_mode():
         torch.testing.assert_close(model.embed(signal), encoder.embed(signal))
         assert model(signal).shape == (2, 3)
+
+
+@pytest.mark.parametrize("kind", ["videomae", "timesformer", "vivit", "vjepa2"])
+def test_a_video_encoder_of_transformers_gets_a_head_on_its_pooled_tokens(kind: str) -> None:
+    pytest.importorskip("transformers")
+    options = SMALL_VIDEO[kind == "vjepa2"]
+    if kind == "vivit":
+        options = {**options, "tubelet_size": [2, 8, 8]}
+        del options["patch_size"]
+    card = ModelCard(
+        architecture=f"transformers/{kind}", options={**options, "num_classes": 0}, ndim=3
+    )
+    encoder = build(card.architecture, **card.options).eval()
+    model, card, is_new = with_head_for(encoder, card, ("a", "b", "c"), seed=0)
+    assert is_new
+    assert head_parameters(model) == {"classifier.weight", "classifier.bias"}
+    again = build_any(card)  # what the card of the trained network describes
+    again.load_state_dict(model.state_dict())
+    clip = torch.randn(2, 3, 4, 32, 32)
+    with torch.inference_mode():
+        torch.testing.assert_close(model.embed(clip), encoder.embed(clip))
+        torch.testing.assert_close(again.eval()(clip), model(clip))
+    other, card, is_new = with_head_for(model, card, ("a", "b"), seed=0)  # trained once more
+    assert (is_new, card.options["pooled_head"], num_outputs(other)) == (True, True, 2)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
 from pretrained_2d.checkpoints.folder import save_checkpoint
+from pretrained_2d.checkpoints.foreign import Adoption, adopt
 from pretrained_2d.errors import PretrainedError
 from pretrained_2d.networks.backbones import build
 from videopipe.inflation import InflationOptions, inflate, inflate_checkpoint
@@ -151,3 +152,43 @@ def test_encoder_folder_to_folder_and_head(tmp_path: Path) -> None:
         torch.testing.assert_close(video.embed(still(images)), expected, rtol=1e-4, atol=1e-5)
     inflate_checkpoint(tmp_path / "2d", tmp_path / "classifier", choices, num_classes=5)
     assert load_model(tmp_path / "classifier")[0](still(images)).shape == (1, 5)
+
+
+NARROW = {"depth": 2, "embed_dim": 24, "num_heads": 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "trained", "pixels"),
+    [
+        ("vit_small_patch14_dinov2", 70, 28),  # the position table is resampled
+        ("vit_base_patch16_clip_224", 32, 32),
+        ("vit_base_patch16_siglip_224", 32, 32),  # attention pooling
+        ("vit_small_patch16_dinov3", 32, 48),  # rotary positions have no table
+    ],
+)
+def test_published_encoders_from_file_to_classes(
+    name: str, trained: int, pixels: int, tmp_path: Path
+) -> None:
+    network = timm.create_model(name, num_classes=0, img_size=trained, **NARROW).eval()
+    torch.save(
+        {"model": {f"visual.{n}": t for n, t in network.state_dict().items()}}, tmp_path / "w"
+    )
+    request = Adoption(
+        checkpoint=tmp_path / "w", architecture=f"timm/{name}", image_size=pixels, options=NARROW
+    )
+    adopt(request, tmp_path / "2d")
+    choices = InflationOptions(num_frames=FRAMES, state=8)
+    report = inflate_checkpoint(tmp_path / "2d", tmp_path / "video", choices)
+    assert report.proof.exact
+    images = torch.randn(2, 3, pixels, pixels)
+    video = load_model(tmp_path / "video")[0]
+    with torch.no_grad():
+        network.set_input_size(img_size=pixels)  # timm's own resampling
+        expected = network(images)
+        torch.testing.assert_close(video.embed(still(images)), expected, rtol=1e-4, atol=1e-5)
+    inflate_checkpoint(tmp_path / "2d", tmp_path / "classifier", choices, labels=("a", "b"))
+    classifier, card = load_model(tmp_path / "classifier")
+    assert card.labels == ("a", "b")
+    with torch.no_grad():
+        torch.testing.assert_close(classifier.embed(still(images)), expected, rtol=1e-4, atol=1e-5)
+        assert classifier(still(images)).shape == (2, 2)

@@ -8,7 +8,10 @@ import pytest
 import timm
 import torch
 
+from pretrained_2d.checkpoints.foreign import Adoption, adopt
 from videopipe.inflation import InflationOptions, boring_video_test, inflate
+from videopipe.inflation.operation import inflate_checkpoint
+from videopipe.models import load_model
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "volumes.md"
 SMALL: dict[str, Any] = {"num_frames": 4, "image_size": 32, "axis": "depth", "state": 8}
@@ -41,6 +44,26 @@ def test_depth_is_halved_with_height_and_width() -> None:
         maps = volume.features(torch.randn(1, 1, 16, 32, 32))
     shapes = [tuple(level.shape[2:]) for level in maps]
     assert shapes == [(8, 16, 16), (8, 8, 8), (4, 4, 4), (2, 2, 2), (2, 1, 1)]
+
+
+def test_an_adopted_network_of_one_channel_gives_maps_of_volumes(tmp_path: Path) -> None:
+    state = timm.create_model("test_resnet", in_chans=1, num_classes=3).state_dict()
+    torch.save(state, tmp_path / "ct.pth")
+    request = Adoption(
+        checkpoint=tmp_path / "ct.pth", architecture="timm/test_resnet", image_size=32, head="drop"
+    )
+    adopt(request, tmp_path / "flat")
+    options = InflationOptions(method="i3d", num_frames=4, axis="depth")
+    report = inflate_checkpoint(tmp_path / "flat", tmp_path / "deep", options)
+    assert report.proof.exact
+    volume_network, card = load_model(tmp_path / "deep")
+    assert len(card.preprocessing.mean) == 1
+    volume = torch.randn(1, 1, 4, 32, 32)
+    with torch.no_grad():
+        maps = volume_network.features(volume)
+        assert volume_network.embed(volume).shape == (1, 96)
+    assert [level.shape[1] for level in maps] == [one.channels for one in volume_network.levels]
+    assert all(level.shape[2] == 4 for level in maps)
 
 
 @pytest.mark.slow

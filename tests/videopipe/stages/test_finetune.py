@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from pretrained_2d.checkpoints.folder import read_card, read_weights
+from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
+from pretrained_2d.checkpoints.folder import read_card, read_weights, save_checkpoint
+from pretrained_2d.networks.backbones import build
 from tests.processes import kill, start_paused
 from videopipe.dataset.layouts.recognise import find_dataset
 from videopipe.dataset.manifest import read_manifest, write_manifest
@@ -226,3 +228,48 @@ def test_only_time_mixing_distinguishes_motions(
     assert found["s4nd"]["top1"] >= 0.9
     assert found["none"]["interval"][0] <= 0.5, "chance must lie in reach"
     assert found["none"]["top1"] <= 0.7
+
+
+SLOW_KINDS = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("timesformer", "vivit")]
+TOKENS = {
+    "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 48,
+    "image_size": 32, "num_frames": 4,
+}  # fmt: skip
+VIDEO_ENCODERS: dict[str, dict[str, Any]] = {
+    "videomae": {**TOKENS, "patch_size": 8},
+    "timesformer": {**TOKENS, "patch_size": 8},
+    "vivit": {**TOKENS, "tubelet_size": [2, 8, 8]},
+    "vjepa2": {
+        "hidden_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4, "mlp_ratio": 2,
+        "crop_size": 32, "patch_size": 8, "frames_per_clip": 4, "tubelet_size": 2,
+        "pred_hidden_size": 48, "pred_num_hidden_layers": 1, "pred_num_attention_heads": 4,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["videomae", "vjepa2", *SLOW_KINDS])
+def test_a_video_encoder_of_transformers_is_fine_tuned(
+    kind: str, motion_clips: Path, given: Given, tmp_path: Path
+) -> None:
+    pytest.importorskip("transformers")
+    card = ModelCard(
+        architecture=f"transformers/{kind}",
+        options={**VIDEO_ENCODERS[kind], "num_classes": 0},
+        ndim=3,
+        preprocessing=Preprocessing(image_size=32, resize=32),
+        num_frames=4,
+        clip_seconds=1.0,
+    )
+    torch.manual_seed(0)
+    encoder = build(card.architecture, **card.options)
+    save_checkpoint(tmp_path / "encoder", encoder, card)
+    inputs = given(model=tmp_path / "encoder", clips=motion_clips)
+    assert tuned(QUICK, inputs, tmp_path / "out")["head"] == "new"
+    network, card = load_model(tmp_path / "out")
+    assert card.labels == ("left", "right")
+    assert network(torch.randn(1, 3, 4, 32, 32)).shape == (1, 2)
+    before, after = encoder.state_dict(), network.state_dict()
+    learnt = {name for name, parameter in encoder.named_parameters() if parameter.requires_grad}
+    still = [name for name in learnt if torch.equal(before[name], after[name])]
+    assert still == []
+    assert all(torch.equal(before[name], after[name]) for name in before.keys() - learnt)

@@ -4,6 +4,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from s4nd.axis import AxisConfig, AxisStateSpace
+from s4nd.kernel_sampling import Wanted
 from s4nd.recurrence import endless_taps, recurrence, why_no_recurrence
 from videopipe.inflation.options import InflationOptions, Padding
 
@@ -28,8 +29,20 @@ class StateSpaceKernel(nn.Module):
         """
         if self.endless:
             return functional.pad(endless_taps(self.axis, steps, rate).flip(-1), (0, steps + 1))
-        length = min(steps, max(1, round(self.axis.config.size / rate)))
-        return self.axis.taps(length, rate)[0].flip(-1)  # from lag length - 1 down to -length
+        taps = self.axis.taps(self._length(steps, rate), rate)[0]
+        return taps.flip(-1)  # from lag length - 1 down to -length
+
+    def _length(self, steps: int, rate: float) -> int:
+        return min(steps, max(1, round(self.axis.config.size / rate)))
+
+    def wanted(self, steps: int, rate: float) -> Wanted | None:
+        """The matrix over `steps` steps, to be sampled together with those of other layers.
+
+        None for kernels without an end, for those of the compiled form and for sharded parameters.
+        """
+        if self.endless or self.axis.is_compiled or hasattr(self.axis.C, "placements"):
+            return None
+        return Wanted(self.axis, self._length(steps, rate), rate, steps)
 
     def next_step(
         self, signal: Tensor, state: Tensor | None, rate: float, padding: Padding

@@ -4,12 +4,19 @@ A clip is short (tens of steps), so a convolution along time with any padding is
 (steps × steps) matrix: a single pass over the signal, whatever the length of the kernel.
 """
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from s4nd.cache import saved_tensor_hooks
+from s4nd.kernel_sampling import Wanted, sample
+from s4nd.layer import without_autocast
+from s4nd.together import launches_are_slow
 from videopipe.inflation.mixing.folded_batch import FoldedBatch
 from videopipe.inflation.mixing.state_space import StateSpaceKernel
 from videopipe.inflation.mixing.stream_states import finite_response
@@ -58,6 +65,15 @@ def time_matrix(kernel: Tensor, steps: int, padding: Padding) -> Tensor:
     return (kernel @ placed.flatten(1)).view(-1, steps, steps)
 
 
+class GivenMatrix(NamedTuple):
+    """A matrix made beforehand, for one number of steps, one rate and one set of autograd hooks."""
+
+    steps: int
+    rate: float
+    hooks: object
+    matrix: Tensor
+
+
 class TimeMixing(nn.Module):
     """Convolves folded frames along time with the kernel of `kernel(steps, rate)`.
 
@@ -81,6 +97,7 @@ class TimeMixing(nn.Module):
         self.padding: Padding = padding
         self.reduction = reduction
         self._made: tuple[object, Tensor] | None = None  # the last matrix, in evaluation
+        self.given: GivenMatrix | None = None  # by `matrices_together`, during one forward pass
 
     def forward(self, folded: Tensor) -> Tensor:
         """(clips × steps × parts, *rest) -> the same shape."""
@@ -96,8 +113,11 @@ class TimeMixing(nn.Module):
 
     def _matrix(self, steps: int) -> Tensor:
         """(channels or 1, steps, steps); in evaluation made once, until a parameter changes."""
+        given = self.given
+        if given is not None and given[:3] == (steps, self.batch.rate, saved_tensor_hooks()):
+            return given.matrix
         parameters = tuple(self.kernel.parameters())
-        if self.training or torch.is_grad_enabled() or torch.compiler.is_compiling():
+        if self._makes_anew():
             return self._make_matrix(steps)
         if any(parameter.is_inference() for parameter in parameters):
             return self._make_matrix(steps)
@@ -107,13 +127,46 @@ class TimeMixing(nn.Module):
             self._made = key, self._make_matrix(steps)
         return self._made[1]
 
+    def _makes_anew(self) -> bool:
+        return self.training or torch.is_grad_enabled() or torch.compiler.is_compiling()
+
+    def wanted(self) -> Wanted | None:
+        """What `sample` must be asked for before the next call; None if it cannot make it."""
+        if not isinstance(self.kernel, StateSpaceKernel) or not self._makes_anew():
+            return None
+        steps = self.batch.steps // self.reduction
+        return self.kernel.wanted(steps, self.batch.rate) if steps > 0 else None
+
     def _make_matrix(self, steps: int) -> Tensor:
-        with torch.autocast(next(self.kernel.parameters()).device.type, enabled=False):
+        with without_autocast(next(self.kernel.parameters()).device.type):
             return time_matrix(self.kernel(steps, self.batch.rate), steps, self.padding)
 
     def __getstate__(self) -> dict[str, object]:
-        return self.__dict__ | {"_made": None}
+        return self.__dict__ | {"_made": None, "given": None}
 
     def extra_repr(self) -> str:
         """Shown by print(network)."""
         return f"padding={self.padding}, channel_dim={self.channel_dim}"
+
+
+@contextmanager
+def matrices_together(layers: Sequence[TimeMixing], *, on_cpu: bool = False) -> Iterator[None]:
+    """Make the matrices that the state-space layers of a network need inside, and hand them over.
+
+    As `s4nd.sampled_together`: on a device, and while a network is compiled, launching the small
+    operations of each layer takes longer than computing them. `on_cpu` does it on a CPU too.
+    """
+    asked = [(layer, layer.wanted()) for layer in layers] if layers else []
+    ready = [(layer, wanted) for layer, wanted in asked if wanted is not None]
+    if ready and (on_cpu or launches_are_slow(ready[0][1].space.C)):
+        with without_autocast(ready[0][1].space.C.device.type):
+            matrices = sample([wanted for _, wanted in ready])
+        hooks = saved_tensor_hooks()
+        for (layer, wanted), matrix in zip(ready, matrices, strict=True):
+            assert wanted.size is not None
+            layer.given = GivenMatrix(wanted.size, layer.batch.rate, hooks, matrix[0])
+    try:
+        yield
+    finally:
+        for layer, _ in ready:
+            layer.given = None

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from s4nd.layer import without_autocast
+
 
 def multiply(matrix: Tensor, folded: Tensor, clips: int, channel_dim: int) -> Tensor:
     """(channels or 1, steps, steps) × (clips × steps × parts, *rest) -> as folded."""
@@ -55,7 +57,7 @@ class _ProductPerChannel(torch.autograd.Function):
 
         Networks may change what they are given in place, which autograd forbids for views.
         """
-        with torch.autocast(signal.device.type, enabled=False):
+        with without_autocast(signal.device.type):
             front = _channels_front(signal)
             ctx.save_for_backward(matrix, front)
             ctx.shape = signal.shape
@@ -65,7 +67,7 @@ class _ProductPerChannel(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """The transposed product for the signal, the outer product for the matrix."""
         matrix, front = ctx.saved_tensors
-        with torch.autocast(gradient.device.type, enabled=False):
+        with without_autocast(gradient.device.type):
             gradient = _channels_front(gradient.reshape(ctx.shape))
             for_matrix = (gradient @ front.transpose(-1, -2)).sum(1)
             back = _channels_back(matrix.transpose(-1, -2)[:, None] @ gradient)

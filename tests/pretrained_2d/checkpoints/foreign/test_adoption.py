@@ -143,7 +143,7 @@ def test_networks_of_the_public_code_are_adopted_like_others(
     [
         ({"mean": (123.0, 117.0, 104.0)}, r"mean is .*divide by 255"),
         ({"std": (0.0, 0.1, 0.1)}, "deviation cannot be 0"),
-        ({"mean": (0.5,)}, "give three numbers"),
+        ({"mean": (0.5,)}, "one number for each of the 3 channels"),
         ({"crop": 87.5}, "give the fraction"),
         ({"image_size": 0}, "image_size is 0"),
         ({"labels": ("a", "b")}, "distinguishes 3 classes, but 2 are asked for"),

@@ -75,6 +75,26 @@ def test_an_index_with_missing_files_is_an_error(changes, message: str, tmp_path
         read_tensors(sharded(tmp_path, PARTS | changes))
 
 
+def test_parts_of_pickled_weights_and_folders_with_other_names(tmp_path: Path) -> None:
+    saved(tmp_path / "open-00001-of-00002.bin", {"a.weight": TENSORS["a.weight"]})
+    part = saved(tmp_path / "open-00002-of-00002.bin", {"a.bias": TENSORS["a.bias"]})
+    places = {name: file.replace("model", "open") for name, file in PARTS.items()}
+    places = {name: file.replace("safetensors", "bin") for name, file in places.items()}
+    (tmp_path / "open.bin.index.json").write_text(json.dumps({"weight_map": places}))
+    assert list(read_tensors(tmp_path).tensors) == list(TENSORS)
+    with pytest.raises(CheckpointError, match=r"is part 2 of 2; give the file.*\.index\.json"):
+        read_tensors(part)
+
+
+def test_a_folder_with_one_file_of_weights(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("weights")
+    saved(tmp_path / "open_clip_pytorch_model.bin", TENSORS)
+    assert list(read_tensors(tmp_path).tensors) == list(TENSORS)
+    saved(tmp_path / "other.bin", TENSORS)
+    with pytest.raises(CheckpointError, match=r"it holds README.md, open_clip_.*name the file"):
+        read_tensors(tmp_path)
+
+
 def test_safetensors_and_folders_that_hold_them(tmp_path: Path) -> None:
     save_file(TENSORS, tmp_path / "model.safetensors")
     for path in (tmp_path, tmp_path / "model.safetensors"):
@@ -105,8 +125,24 @@ def test_of_several_sets_one_is_taken_and_the_others_named(tmp_path: Path) -> No
     assert (file.entry, file.other_entries) == ("state_dict", ("state_dict_ema",))
     chosen = read_tensors(path, "state_dict_ema")
     assert torch.equal(chosen.tensors["a.bias"], averaged["a.bias"])
-    with pytest.raises(CheckpointError, match="no entry 'ema2'; there are state_dict, state_dict"):
+    with pytest.raises(
+        CheckpointError, match=r"no entry 'ema2' and no names.* state_dict, state_dict_ema"
+    ):
         read_tensors(path, "ema2")
+
+
+def test_one_set_of_weights_needs_no_known_name(tmp_path: Path) -> None:
+    optimiser = {"state": {0: {"exp_avg": torch.ones(2)}}}
+    content = {"shadow": TENSORS, "optimizer": optimiser, "epoch": 3}
+    assert read_tensors(saved(tmp_path / "x.pth", content)).entry == "shadow"
+    nested = {"model": TENSORS, "ema": {"decay": 0.9, "shadow": TENSORS}}
+    file = read_tensors(saved(tmp_path / "x.pth", nested))
+    assert (file.entry, file.other_entries) == ("model", ("ema",))
+    assert read_tensors(tmp_path / "x.pth", "ema").entry == "ema.shadow"
+    two = saved(tmp_path / "x.pth", {"slow": TENSORS, "fast": TENSORS, "epoch": 3})
+    with pytest.raises(CheckpointError, match="--entry chooses one of slow, fast"):
+        read_tensors(two)
+    assert read_tensors(two, "fast").entry == "fast"
 
 
 def test_settings_of_training_programs_are_no_obstacle(tmp_path: Path) -> None:
@@ -206,6 +242,11 @@ BAD_FILES = {
     "empty folder": ("x.pth", lambda p: p.mkdir(), "is a folder without model.safetensors"),
     "whole model": ("x.pth", _whole_model, "refused.*torch.nn.modules.linear.Linear"),
     "program": ("x.pt", _torchscript, "is a TorchScript program"),
+    "arrays of JAX": (
+        "x.npz",
+        lambda p: np.savez(p, **{"params/img/embedding/kernel": np.ones(3)}),
+        r"archive of NumPy arrays.*checkpoint_path=FILE",
+    ),
     "a list": ("x.pth", lambda p: torch.save([1, 2], p), "holds a list, not named tensors"),
     "a tensor": ("x.pth", lambda p: torch.save(torch.zeros(2), p), "holds a Tensor"),
     "no weights": (

@@ -85,8 +85,23 @@ def test_wrong_clips_names_and_options_are_named() -> None:
         build("transformers/videomae", auto_map="evil")
 
 
+@pytest.mark.parametrize("kind", MODELS)
+def test_an_encoder_with_a_head_on_its_pooled_tokens(kind: str) -> None:
+    encoder = build(f"transformers/{kind}", num_classes=0, **MODELS[kind][1]).eval()
+    network = build(f"transformers/{kind}", num_classes=5, pooled_head=True, **MODELS[kind][1])
+    network.eval().load_state_dict(encoder.state_dict(), strict=False)
+    clip = torch.randn(2, 3, FRAMES, PIXELS, PIXELS)
+    logits = network(clip)
+    torch.testing.assert_close(network.embed(clip), encoder.embed(clip))
+    torch.testing.assert_close(logits, network.head(encoder.embed(clip)))
+    logits.square().sum().backward()
+    trained = [(name, p) for name, p in network.named_parameters() if p.requires_grad]
+    assert {name for name, p in trained if p.grad is None} == set()
+    assert any(name.startswith("network.") for name, _ in trained)
+
+
 def test_labels_for_an_encoder_name_the_stage_that_helps(tmp_path: Path) -> None:
     model_of("videomae", "Model").save_pretrained(tmp_path)
     request = Adoption(checkpoint=tmp_path, labels=("a", "b"))
-    with pytest.raises(CheckpointError, match="train a head on its features with the stage probe"):
+    with pytest.raises(CheckpointError, match="finetune and probe give it a head"):
         adopt(request, tmp_path / "ours")

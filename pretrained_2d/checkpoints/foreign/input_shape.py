@@ -1,0 +1,73 @@
+"""Fit a foreign checkpoint to other numbers of input channels and other image sizes."""
+
+from dataclasses import replace
+
+from torch import Tensor, nn
+
+from pretrained_2d.checkpoints.foreign.matching import Match
+
+
+def first_layers(network: nn.Module) -> tuple[str, ...]:
+    """Names of the weights that see the image, as timm names them; none for other networks."""
+    inner = getattr(network, "network", network)
+    names = getattr(inner, "pretrained_cfg", {}).get("first_conv") or ()
+    names = (names,) if isinstance(names, str) else names
+    return tuple(f"network.{name}.weight" for name in names)
+
+
+def channels_of(match: Match, network: nn.Module) -> int | None:
+    """Channels of the images that the file is for, if the network was built for other ones."""
+    wanted = network.state_dict()
+    for name in first_layers(network):
+        tensor = match.tensors.get(name)
+        if tensor is not None and name in wanted and _differ_in_channels(tensor, wanted[name]):
+            return int(tensor.shape[1])
+    return None
+
+
+def with_channels(match: Match, network: nn.Module) -> tuple[Match, list[str]]:
+    """First layers of three channels made ones of another number, as timm does it.
+
+    One channel gets the sum of the three; a grey image then gives what it gave as a colour image.
+    """
+    from timm.models import adapt_input_conv
+
+    wanted, tensors, notes = network.state_dict(), dict(match.tensors), []
+    for name in first_layers(network):
+        tensor = tensors.get(name)
+        if tensor is None or name not in wanted or not _differ_in_channels(tensor, wanted[name]):
+            continue
+        if tensor.shape[1] == 3:
+            channels = wanted[name].shape[1]
+            tensors[name] = adapt_input_conv(channels, tensor)
+            notes.append(f"{name}: 3 input channels made {channels} by timm")
+    return replace(match, tensors=tensors), notes
+
+
+def _differ_in_channels(tensor: Tensor, wanted: Tensor) -> bool:
+    return (
+        tensor.ndim == wanted.ndim == 4
+        and tensor.shape[1] != wanted.shape[1]
+        and (tensor.shape[0], *tensor.shape[2:]) == (wanted.shape[0], *wanted.shape[2:])
+    )
+
+
+# Position tables of networks that timm does not convert, with the tokens before the grid.
+POSITIONS = {"positions": "class_token", "network.encoder.pos_embedding": "network.class_token"}
+
+
+def with_positions(match: Match, network: nn.Module) -> tuple[Match, list[str]]:
+    """Position tables resampled to the network's grid (bicubic, as timm does it)."""
+    from timm.layers.pos_embed import resample_abs_pos_embed
+
+    wanted, tensors, notes = network.state_dict(), dict(match.tensors), []
+    for name, token in POSITIONS.items():
+        table = tensors.get(name)
+        if table is None or table.shape == wanted[name].shape or table.ndim != 3:
+            continue
+        before = int(token in wanted)
+        side = round((wanted[name].shape[1] - before) ** 0.5)
+        if round((table.shape[1] - before) ** 0.5) ** 2 + before == table.shape[1]:
+            tensors[name] = resample_abs_pos_embed(table, [side, side], num_prefix_tokens=before)
+            notes.append(f"{name}: {tuple(table.shape)} resampled to {side} × {side} positions")
+    return replace(match, tensors=tensors), notes
