@@ -1,38 +1,14 @@
 """Merge the scores of windows into intervals, by smoothing and two thresholds."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from videopipe.prediction.timeline.timeline_settings import TimelineSettings
+
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TimelineSettings:
-    """How windows become intervals.
-
-    The score of a class at a time is the mean over windows whose centres lie within half of
-    `smooth_seconds`, near ones counting more. An interval is a stretch in which one class is the
-    most probable one and stays at or above `off`; it must reach `on` somewhere, and last for
-    `min_seconds`.
-    """
-
-    smooth_seconds: float
-    on: float = 0.5
-    off: float = 0.3
-    min_seconds: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("smooth_seconds", "min_seconds"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; expected 0 or more seconds")
-        if not 0 < self.off <= self.on <= 1:
-            raise ValueError(
-                f"the thresholds are on {self.on} and off {self.off}; expected 0 < off ≤ on ≤ 1"
-            )
 
 
 class Segment(NamedTuple):
@@ -61,7 +37,7 @@ def find_segments(
     centres = (np.asarray(starts) + np.asarray(ends)) / 2
     middles = (centres[1:] + centres[:-1]) / 2
     bounds = np.concatenate(([starts[0]], middles, [max(ends)]))  # (windows + 1,)
-    smooth = _smoothed(centres, scores, settings.smooth_seconds)
+    smooth = _smoothed(centres, scores, settings.smooth_seconds or 0.0)
     best = smooth.argmax(1)
     height = smooth.max(1)
     kind = np.where(height >= settings.off, best, -1)

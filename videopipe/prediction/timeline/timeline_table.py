@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from videopipe.prediction.table.parts import scan_part
 from videopipe.prediction.table.table_format import vectors_of
-from videopipe.prediction.timeline.segments import Segment, TimelineSettings, find_segments
+from videopipe.prediction.timeline.segments import Segment, find_segments
+from videopipe.prediction.timeline.timeline_settings import TimelineSettings
 
 SCHEMA = pa.schema(
     [

@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from videopipe.prediction.timeline.segments import TimelineSettings, find_segments
+from videopipe.prediction.timeline.segments import find_segments
+from videopipe.prediction.timeline.timeline_settings import TimelineSettings
 
 LABELS = ("a", "b", "c")
 EXACT = TimelineSettings(smooth_seconds=0.0)
