@@ -1,6 +1,5 @@
 """Merge many parts into one table, in the order of the videos, with bounded memory."""
 
-import os
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -57,15 +56,7 @@ def merge_parts(
             start += len(numbers)
 
     with explained(target.parent):
-        beside = target.with_name(f".{target.name}.partial")
-        try:
-            with beside.open("wb") as file:
-                format_of(target).write(file, schema, tables())
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(target)
-        finally:
-            beside.unlink(missing_ok=True)
+        format_of(target).save(target, schema, tables())
         sync_folder(target.parent)
     return counts
 

@@ -1,7 +1,6 @@
 """Timelines as files: rows for tools, JSON, and subtitles for players (SRT, WebVTT)."""
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -91,15 +90,7 @@ def _write_rows(out: Path, timelines: Iterable[VideoTimeline]) -> None:
                 rows = []
         yield as_table(rows, ROWS)
 
-    beside = out.with_name(f".{out.name}.partial")
-    try:
-        with beside.open("wb") as file:
-            FORMATS[out.suffix.lower()].write(file, ROWS, tables())
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(out)
-    finally:
-        beside.unlink(missing_ok=True)
+    FORMATS[out.suffix.lower()].save(out, ROWS, tables())
 
 
 def _srt(one: VideoTimeline, _: TimelineSettings) -> str:
