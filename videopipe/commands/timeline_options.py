@@ -4,14 +4,18 @@ import argparse
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from videopipe.commands.arguments import name_option
 
 if TYPE_CHECKING:
     from videopipe.prediction.timeline.timeline_settings import TimelineSettings
     from videopipe.prediction.timeline.timeline_table import VideoTimeline
 
 PAGE_SUFFIX = ".html"
+SETTINGS = ("smooth_seconds", "on", "off", "min_seconds")
 
 
 def add_timeline(parser: argparse.ArgumentParser) -> None:
@@ -28,15 +32,15 @@ def add_timeline(parser: argparse.ArgumentParser) -> None:
         help="width of the smoothing (default: the length of a clip; 0: none)",
     )  # fmt: skip
     group.add_argument(
-        "--on", type=float, default=0.5, metavar="P",
+        "--on", type=float, metavar="P",
         help="an interval must reach this probability (0.5)",
     )  # fmt: skip
     group.add_argument(
-        "--off", type=float, default=0.3, metavar="P",
+        "--off", type=float, metavar="P",
         help="an interval ends where its class falls below this probability (0.3)",
     )  # fmt: skip
     group.add_argument(
-        "--min-seconds", type=float, default=0.0, metavar="SECONDS",
+        "--min-seconds", type=float, metavar="SECONDS",
         help="leave out shorter intervals (0)",
     )  # fmt: skip
 
@@ -55,15 +59,23 @@ def prepare_timelines(args: argparse.Namespace) -> "TimelineSettings":
         clip_seconds = shape.clip_shape(read_card(Path(args.model)))[1]
         args.windows = args.scores = True
         args.stride_seconds = args.stride_seconds or clip_seconds / 2
-        settings = TimelineSettings(
-            smooth_seconds=args.smooth_seconds,
-            on=args.on,
-            off=args.off,
-            min_seconds=args.min_seconds,
-        )
-        return settings.for_clips(clip_seconds)
+        return TimelineSettings(**_given(args)).for_clips(clip_seconds)
     except ValueError as error:
-        raise ConfigError([str(error)]) from None
+        raise ConfigError([name_option(error, args)]) from None
+
+
+def refuse_timeline_options(args: argparse.Namespace) -> None:
+    """ConfigError for options of timelines where no timeline is asked for."""
+    from videopipe.errors import ConfigError
+
+    if given := _given(args):
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise ConfigError([f"{names}: of use with a timeline only; add --timeline FILE"])
+
+
+def _given(args: argparse.Namespace) -> dict[str, float]:
+    values = {name: getattr(args, name) for name in SETTINGS}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def write_all(args: argparse.Namespace, table: Path, settings: "TimelineSettings") -> None:
@@ -74,11 +86,12 @@ def write_all(args: argparse.Namespace, table: Path, settings: "TimelineSettings
 
     labels = read_card(Path(args.model)).labels
     videos = segments = 0
-    for one in read_timelines(table, labels, settings):
+    read = partial(read_timelines, table, labels, settings, within_shots=args.within_shots)
+    for one in read():
         videos, segments = videos + 1, segments + len(one.segments)
     print(f"{segments} intervals in {videos} videos; {_words(settings)}", file=sys.stderr)
     for name in args.timeline:
-        timelines = read_timelines(table, labels, settings)
+        timelines = read()
         if Path(name).suffix.lower() == PAGE_SUFFIX:
             _write_page(Path(name), timelines, table, settings)
         else:
