@@ -1,6 +1,6 @@
 """What describes a table of predictions, except for the videos."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -62,6 +62,7 @@ class TableRequest:
             scores=self.scores,
             embeddings=self.scoring.embeddings,
             windows=self.scoring.windows,
+            shots=self.scoring.windows and self.scoring.within_shots,
         )
 
     def identity(self, card: ModelCard) -> dict[str, Any]:
@@ -70,7 +71,7 @@ class TableRequest:
         return {
             "version": FORMAT_VERSION,
             "model": {"architecture": card.architecture, "digest": digest[:16]},
-            "settings": asdict(self.scoring) | self.settings(),
+            "settings": self.scoring.identity() | self.settings(),
         }
 
     def settings(self) -> dict[str, Any]:

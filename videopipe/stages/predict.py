@@ -64,6 +64,8 @@ def run(config: PredictConfig, inputs: Inputs, out: Path) -> Summary:
     from videopipe.prediction.operation import predict_table
     from videopipe.prediction.request import TableRequest
     from videopipe.prediction.table.summary import num_scored
+    from videopipe.prediction.timeline.timeline_files import write_timelines
+    from videopipe.prediction.timeline.timeline_table import read_timelines
 
     if (config.videos is None) == ("data" not in inputs):
         raise DataError(
@@ -98,17 +100,11 @@ def run(config: PredictConfig, inputs: Inputs, out: Path) -> Summary:
             f"({config.max_failed}); see the column 'error' in {request.out}"
         )
     if config.timeline is not None and os.environ.get("RANK", "0") == "0":
-        _write_timeline(request.out, config.timeline.for_clips(clip_seconds), inputs["model"])
+        settings = config.timeline.for_clips(clip_seconds)
+        labels = read_card(inputs["model"]).labels
+        timelines = read_timelines(request.out, labels, settings, within_shots=scoring.within_shots)
+        write_timelines(out / "timeline.json", timelines, settings, one_video=False)
     return {name: summary[name] for name in SHOWN}
-
-
-def _write_timeline(table: Path, settings: TimelineSettings, model: Path) -> None:
-    from pretrained_2d.checkpoints.folder import read_card
-    from videopipe.prediction.timeline.timeline_files import write_timelines
-    from videopipe.prediction.timeline.timeline_table import read_timelines
-
-    timelines = read_timelines(table, read_card(model).labels, settings)
-    write_timelines(table.with_name("timeline.json"), timelines, settings, one_video=False)
 
 
 def failures(folder: Path) -> list[Failure]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from videopipe.prediction.timeline.timeline_settings import TimelineSettings
 
 Floats = NDArray[np.float64]
+SAME_SECONDS = 1e-6
 
 
 class Segment(NamedTuple):
@@ -26,18 +27,23 @@ def find_segments(
     scores: Floats,
     labels: Sequence[str],
     settings: TimelineSettings,
+    shots: Sequence[int] | None = None,
 ) -> list[Segment]:
     """The intervals of one video; `scores` are (windows, classes), windows in order of time.
 
     A window speaks for the times that are nearer to its centre than to any other; the first and the
-    last also for the ends of the video.
+    last also for the ends of the video. Two windows without overlap are divided in the middle
+    between them. `shots` numbers the shots of the windows: nothing is smoothed across a cut.
     """
     if not len(starts):
         return []
     centres = (np.asarray(starts) + np.asarray(ends)) / 2
-    middles = (centres[1:] + centres[:-1]) / 2
+    apart = np.asarray(ends)[:-1] <= np.asarray(starts)[1:] + SAME_SECONDS
+    gaps = (np.asarray(ends)[:-1] + np.asarray(starts)[1:]) / 2
+    middles = np.where(apart, gaps, (centres[1:] + centres[:-1]) / 2)
     bounds = np.concatenate(([starts[0]], middles, [max(ends)]))  # (windows + 1,)
-    smooth = _smoothed(centres, scores, settings.smooth_seconds or 0.0)
+    shot = np.zeros(len(starts), int) if shots is None else np.asarray(shots)
+    smooth = _smoothed(centres, scores, settings.smooth_seconds or 0.0, shot)
     best = smooth.argmax(1)
     height = smooth.max(1)
     kind = np.where(height >= settings.off, best, -1)
@@ -55,14 +61,17 @@ def find_segments(
     return found
 
 
-def _smoothed(centres: Floats, scores: Floats, seconds: float) -> Floats:
+def _smoothed(centres: Floats, scores: Floats, seconds: float, shot: NDArray[np.int64]) -> Floats:
     """A mean with triangular weights; one window for `seconds` of 0."""
     if seconds == 0:
         return scores
     smooth = np.empty_like(scores, np.float64)
     reach = seconds / 2
-    first = np.searchsorted(centres, centres - reach)
-    last = np.searchsorted(centres, centres + reach, side="right")
+    first = np.maximum(np.searchsorted(centres, centres - reach), np.searchsorted(shot, shot))
+    last = np.minimum(
+        np.searchsorted(centres, centres + reach, side="right"),
+        np.searchsorted(shot, shot, side="right"),
+    )
     for number, centre in enumerate(centres):
         near = slice(first[number], last[number])
         weights = 1 - np.abs(centres[near] - centre) / reach
