@@ -21,7 +21,7 @@ def sections() -> list[Section]:
             tables=[Table(EVIL, ("name", "number"), rows)],
             pictures=[plots.curves("curve", EVIL, {EVIL: points}, x="step", y="loss")],
             strips=[Strip("data:image/gif;base64,R0lGODlhAQABAAAAACw=", EVIL, EVIL, 1, 1)],
-            blocks=[TextBlock(EVIL, EVIL, 1, 1)],
+            blocks=[TextBlock(EVIL, EVIL)],
             missing=[EVIL],
         ),
         Section("empty", "Nothing to show"),
