@@ -214,6 +214,8 @@ def prepare_decoders() -> None:
 def _request(args: argparse.Namespace) -> "TableRequest":
     from videopipe.prediction.request import TableRequest
 
+    if args.stride_seconds is not None and not args.windows:
+        raise ConfigError(["--stride-seconds is for windows; add --windows"])
     try:
         return TableRequest(
             model=Path(args.model),

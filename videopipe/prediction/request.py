@@ -1,5 +1,6 @@
 """What describes a table of predictions, except for the videos."""
 
+import math
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -53,6 +54,8 @@ class TableRequest:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} is {value}; expected 1 or more")
+        if self.frame_rate is not None and not 0 < self.frame_rate < math.inf:
+            raise ValueError(f"frame_rate is {self.frame_rate}; expected frames per second above 0")
 
     def columns(self, card: ModelCard) -> RowMaker:
         """The columns of the table."""

@@ -63,7 +63,7 @@ class Scoring:
             raise ValueError("clips is for whole videos; leave it out with windows")
         if self.clips is not None and self.within_shots:
             raise ValueError(
-                "clips are spread evenly over a video; leave them out with within_shots"
+                "clips is for clips spread over a whole video; leave it out with within_shots"
             )
 
     def identity(self) -> dict[str, Any]:

@@ -106,7 +106,8 @@ def test_windows_and_embeddings(model, videos, tmp_path):
     ("options", "code", "message"),
     [
         (["--out", "x.xlsx"], 2, "expected a name ending in .parquet, .csv, .jsonl"),
-        (["--out", "x.csv", "--stride-seconds", "2"], 2, "--stride-seconds is for windows"),
+        (["--out", "x.csv", "--stride-seconds", "2"], 2, "--stride-seconds is for windows; add"),
+        (["--out", "x.csv", "--frame-rate", "0"], 2, "--frame-rate is 0.0; expected frames per"),
         (["--out", "x.csv", "--windows", "--clips", "2"], 2, "clips is for whole videos"),
         (["--out", "x.csv", "--top-k", "0"], 2, "--top-k is 0; expected 1 or more"),
         (["--out", "x.csv", "--workers", "0"], 2, "--workers is 0; expected 1 or more"),

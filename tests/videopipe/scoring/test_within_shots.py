@@ -71,7 +71,7 @@ def test_a_budget_of_time_ends_the_search_for_cuts(film: Path) -> None:
 def test_older_tables_stay_valid_and_clips_are_refused() -> None:
     assert "within_shots" not in Scoring().identity()
     assert Scoring(within_shots=True).identity()["within_shots"] is True
-    with pytest.raises(ValueError, match="leave them out with within_shots"):
+    with pytest.raises(ValueError, match="leave it out with within_shots"):
         Scoring(clips=3, within_shots=True)
 
 

@@ -50,7 +50,7 @@ def test_cuts_are_times_of_the_video_also_in_a_range(tmp_path: Path) -> None:
 
 def real_clips() -> list[Path]:
     clips = sorted((SHARED / "clips").glob("*.*")) + sorted(
-        (SHARED / "hmdb51/videos").glob("*.avi")
+        (SHARED / "hmdb51/videos").rglob("*.avi")
     )
     return [path for path in clips if path.suffix in (".mp4", ".avi", ".mkv")]
 
