@@ -1,6 +1,7 @@
-"""Real servers on loopback: S3 by moto, and HTTP with ranges, both with faults on demand."""
+"""Real servers on loopback: S3 by moto, Google Cloud Storage, and HTTP with ranges and faults."""
 
 import hashlib
+import json
 import re
 import threading
 import time
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
 
 
 @dataclass
@@ -121,3 +123,86 @@ def bucket(name: str, files: dict[str, Path]) -> Iterator[tuple[dict[str, str], 
         yield variables, client
     finally:
         server.stop()
+
+
+@dataclass
+class Objects:
+    """Objects by name of one bucket of Google Cloud Storage, and requests that fail."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    busy: int = 0  # answers with 503 that are left
+    requests: list[str] = field(default_factory=list)
+
+
+class GoogleHandler(BaseHTTPRequestHandler):
+    """The calls of the JSON API that list, describe and download objects."""
+
+    bucket: str
+    objects: Objects
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        address = urlsplit(self.path)
+        self.objects.requests.append(self.path)
+        place = f"/storage/v1/b/{self.bucket}/o"
+        path = address.path.removeprefix("/download")
+        query = parse_qs(address.query)
+        name = unquote(path.removeprefix(f"{place}/"))
+        if self.objects.busy:
+            self.objects.busy -= 1
+            self._send(503, b"{}")
+        elif path == place:
+            self._send(200, json.dumps(self._listing(query)).encode())
+        elif not path.startswith(place) or name not in self.objects.files:
+            self._send(404, b'{"error": {"code": 404, "message": "Not Found"}}')
+        elif "alt" in query or address.path.startswith("/download"):
+            content = self.objects.files[name]
+            wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+            part = content[int(wanted[1]) : int(wanted[2]) + 1] if wanted else content
+            self._send(206 if wanted else 200, part, "application/octet-stream")
+        else:
+            self._send(200, json.dumps(self._about(name)).encode())
+
+    def _listing(self, query: dict[str, list[str]]) -> dict[str, object]:
+        prefix, between = query.get("prefix", [""])[0], query.get("delimiter", [""])[0]
+        names = [name for name in sorted(self.objects.files) if name.startswith(prefix)]
+        folders = {
+            prefix + name[len(prefix) :].split(between)[0] + between
+            for name in names
+            if between and between in name[len(prefix) :]
+        }
+        items = [name for name in names if not any(name.startswith(one) for one in folders)]
+        return {"items": [self._about(name) for name in items], "prefixes": sorted(folders)}
+
+    def _about(self, name: str) -> dict[str, object]:
+        content = self.objects.files[name]
+        return {
+            "kind": "storage#object", "name": name, "bucket": self.bucket,
+            "size": str(len(content)), "etag": hashlib.sha1(content).hexdigest(),
+            "generation": "1", "updated": "2024-01-01T00:00:00.000Z",
+        }  # fmt: skip
+
+    def _send(self, status: int, body: bytes, kind: str = "application/json") -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@contextmanager
+def google_bucket(name: str, files: dict[str, bytes]) -> Iterator[tuple[str, Objects]]:
+    """A server with a bucket of these objects; -> its address for STORAGE_EMULATOR_HOST."""
+    objects = Objects(files)
+    handler = type("BucketHandler", (GoogleHandler,), {"bucket": name, "objects": objects})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", objects
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -90,6 +90,7 @@ PLACES = {
     "onnxscript": ("videopipe/export/",),
     "huggingface_hub": ("videopipe/models.py",),
     "fsspec": ("videopipe/video/sources/",),
+    "lance": ("videopipe/prediction/table/lance_dataset.py",),
     "transformers": ("pretrained_2d/networks/transformers_video.py",),
     "accelerate": (
         "pretrained_2d/training",

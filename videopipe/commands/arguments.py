@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,3 +111,24 @@ def chosen_jobs(pipeline: "Pipeline", args: argparse.Namespace) -> list["Job"]:
         raise ConfigError(problems)
     last = names.index(args.until) if args.until else len(names) - 1
     return [job for job in pipeline.jobs if names.index(job.stage) <= last]
+
+
+def name_option(error: ValueError, args: argparse.Namespace) -> str:
+    """The message of a setting as one of its option: `--clips is 0; …` for `clips is 0; …`."""
+    name, _, rest = str(error).partition(" ")
+    return f"--{name.replace('_', '-')} {rest}" if hasattr(args, name) else str(error)
+
+
+def number_or(word: str, kind: type[int] | type[float]) -> Callable[[str], float | None]:
+    """The type of an option that takes a number, or a word that stands for None."""
+
+    def read(text: str) -> float | None:
+        if text == word:
+            return None
+        try:
+            return kind(text)
+        except ValueError:
+            number = "a whole number" if kind is int else "a number"
+            raise argparse.ArgumentTypeError(f"{text!r}; expected {number} or {word}") from None
+
+    return read

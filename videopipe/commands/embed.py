@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from videopipe.commands.arguments import name_option
 from videopipe.commands.predict import (
     PATHS_HELP,
     add_execution,
@@ -38,8 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("model", metavar="MODEL", help="checkpoint folder")
     add("paths", metavar="PATHS", nargs="+", help=PATHS_HELP)
     add("--out", "-o", required=True, metavar="OUT",
-        help="a table (.parquet, .arrow, .jsonl, .csv), a shard (.tar), or a folder of .npy files "
-             "(a name without suffix)")  # fmt: skip
+        help="a table (.parquet, .arrow, .jsonl, .csv, .lance), a shard (.tar), or a folder of "
+             ".npy files (a name without suffix)")  # fmt: skip
     add_run_options(parser)
 
     rows = parser.add_argument_group("vectors")
@@ -71,6 +72,8 @@ def _request(args: argparse.Namespace) -> "EmbeddingRequest":
     from videopipe.errors import ConfigError
     from videopipe.prediction.embedding.embedding_request import INDEX, EmbeddingRequest
 
+    if args.stride_seconds is not None and args.per == "video":
+        raise ConfigError(["--stride-seconds is for windows; add --per window"])
     out = Path(args.out)
     npy = not out.suffix
     try:
@@ -90,4 +93,4 @@ def _request(args: argparse.Namespace) -> "EmbeddingRequest":
             engine=args.engine,
         )
     except ValueError as error:
-        raise ConfigError([str(error)]) from None
+        raise ConfigError([name_option(error, args)]) from None

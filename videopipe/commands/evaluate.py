@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from videopipe.commands.arguments import add_progress_argument
+from videopipe.commands.arguments import add_progress_argument, name_option
 
 if TYPE_CHECKING:
     from videopipe.dataset.manifest import Manifest, VideoRecord
@@ -149,7 +149,7 @@ def _settings(args: argparse.Namespace) -> tuple[Any, Any]:
             ),
         )
     except ValueError as error:
-        raise ConfigError([str(error)]) from None
+        raise ConfigError([name_option(error, args)]) from None
 
 
 def _videos(args: argparse.Namespace) -> "tuple[Manifest, list[VideoRecord]]":
@@ -181,7 +181,6 @@ def _videos(args: argparse.Namespace) -> "tuple[Manifest, list[VideoRecord]]":
 
 def _identity(args: argparse.Namespace, scoring: Any, records: Any, labels: Any) -> dict[str, Any]:
     """All that decides the result but the content of the videos, as JSON."""
-    from dataclasses import asdict
 
     from pretrained_2d.checkpoints.folder import CARD
     from videopipe.pipeline.fingerprint import fingerprint
@@ -190,7 +189,7 @@ def _identity(args: argparse.Namespace, scoring: Any, records: Any, labels: Any)
     videos = [[r.path, r.labels or r.label, r.start_seconds, r.end_seconds] for r in records]
     return {
         "model": content_id(args.model / CARD),  # the card holds the digest of the weights
-        "scoring": asdict(scoring),
+        "scoring": scoring.identity(),
         "split": args.split,
         "videos": fingerprint([list(labels), videos]),
     }

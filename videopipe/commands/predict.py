@@ -6,8 +6,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from videopipe.commands.arguments import add_old_name, add_progress_argument
-from videopipe.commands.timeline_options import add_timeline, prepare_timelines, write_all
+from videopipe.commands.arguments import (
+    add_old_name,
+    add_progress_argument,
+    name_option,
+    number_or,
+)
+from videopipe.commands.timeline_options import (
+    add_timeline,
+    prepare_timelines,
+    refuse_timeline_options,
+    write_all,
+)
+from videopipe.errors import ConfigError
 from videopipe.scoring.settings import Decoder
 
 if TYPE_CHECKING:
@@ -54,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "video on stdin; OUT is .jsonl or -; needs a model inflated with --no-bidirectional",
     )  # fmt: skip
     add(
-        "--patience-seconds", type=float, default=5.0, metavar="SECONDS",
+        "--patience-seconds", type=float, metavar="SECONDS",
         help="with --stream: a file that has not grown for this long has ended (5)",
     )  # fmt: skip
 
@@ -103,6 +114,10 @@ def add_sampling(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         "--frame-rate", type=float, metavar="FPS",
         help="read folders of numbered images as videos with this many frames per second",
     )  # fmt: skip
+    sampling.add_argument(
+        "--within-shots", action="store_true",
+        help="clips and windows do not cross a cut; decodes every frame once more to find the cuts",
+    )  # fmt: skip
     sampling.add_argument("--crops", type=int, choices=(1, 3), default=1, help="per clip (1)")
     sampling.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="fp32")
     sampling.add_argument(
@@ -118,7 +133,7 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
     speed.add_argument("--workers", "-j", type=int, metavar="N", help="decoding processes")
     speed.add_argument("--threads", type=int, metavar="N", help="clips at a time on a CPU")
     speed.add_argument(
-        "--batch-size", "-b", type=_number_or_auto, metavar="N",
+        "--batch-size", "-b", type=number_or("auto", int), metavar="N",
         help="clips per batch on a GPU; auto: as many as fit, up to 64; ignored on a CPU",
     )  # fmt: skip
     speed.add_argument(
@@ -126,11 +141,11 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
         help="longest time without a frame before decoding is stopped (60)",
     )  # fmt: skip
     speed.add_argument(
-        "--max-clips-per-video", type=_number_or_none, default=100_000, metavar="N",
+        "--max-clips-per-video", type=number_or("none", int), default=100_000, metavar="N",
         help="a video with more clips gets the status too_long (100000); none: no limit",
     )  # fmt: skip
     speed.add_argument(
-        "--max-seconds-per-video", type=_number_or_none, default=7200, metavar="SECONDS",
+        "--max-seconds-per-video", type=number_or("none", float), default=7200.0, metavar="SECONDS",
         help="decoding time after which a video gets the status too_long (7200); none: no limit",
     )  # fmt: skip
     speed.add_argument("--compile", action="store_true", help="torch.compile the model (GPU)")
@@ -142,8 +157,11 @@ def main(args: argparse.Namespace) -> int:
     """Fill the table and report the number of rows; then write the timelines."""
     if args.stream:
         return _stream(args)
+    if args.patience_seconds is not None:
+        raise ConfigError(["--patience-seconds: of use with --stream only; add it"])
     prepare_decoders()
     if not args.timeline:
+        refuse_timeline_options(args)
         return fill_table(_request(args), args)
     settings = prepare_timelines(args)
     request = _request(args)
@@ -173,15 +191,14 @@ def fill_table(
 
 def _stream(args: argparse.Namespace) -> int:
     """Write a line per step of one video."""
-    from videopipe.errors import ConfigError
     from videopipe.prediction.stream_run import predict_stream
 
     if len(args.paths) != 1:
         raise ConfigError([f"--stream takes one video, got {len(args.paths)}: run it for each"])
+    patience = 5.0 if args.patience_seconds is None else args.patience_seconds
     steps = predict_stream(
-        Path(args.model), args.paths[0], args.out, top_k=args.top_k,
-        patience_seconds=args.patience_seconds,
-    )  # fmt: skip
+        Path(args.model), args.paths[0], args.out, top_k=args.top_k, patience_seconds=patience
+    )
     print(f"{steps} steps written to {args.out}", file=sys.stderr)
     return 0 if steps else 1
 
@@ -195,9 +212,10 @@ def prepare_decoders() -> None:
 
 
 def _request(args: argparse.Namespace) -> "TableRequest":
-    from videopipe.errors import ConfigError
     from videopipe.prediction.request import TableRequest
 
+    if args.stride_seconds is not None and not args.windows:
+        raise ConfigError(["--stride-seconds is for windows; add --windows"])
     try:
         return TableRequest(
             model=Path(args.model),
@@ -215,7 +233,7 @@ def _request(args: argparse.Namespace) -> "TableRequest":
             engine=args.engine,
         )
     except ValueError as error:
-        raise ConfigError([str(error)]) from None
+        raise ConfigError([name_option(error, args)]) from None
 
 
 def scoring_of(args: argparse.Namespace, **others: Any) -> "Scoring":
@@ -230,6 +248,7 @@ def scoring_of(args: argparse.Namespace, **others: Any) -> "Scoring":
         clip_seconds=args.clip_seconds,
         precision=args.precision,
         decoder=args.decoder,
+        within_shots=args.within_shots,
         **others,
     )
 
@@ -268,11 +287,3 @@ def _report(out: str, summary: dict[str, Any]) -> None:
         lines.append(f"skipped because of their names: {kinds}")
     print("\n".join(lines), file=sys.stderr)
     print(out)
-
-
-def _number_or_auto(text: str) -> int | None:
-    return None if text == "auto" else int(text)
-
-
-def _number_or_none(text: str) -> int | None:
-    return None if text == "none" else int(text)

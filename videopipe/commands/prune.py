@@ -6,6 +6,8 @@ import sys
 import time
 from pathlib import Path
 
+from videopipe.errors import ConfigError
+
 SUMMARY = "remove results that no pipeline and no running process needs, after showing them"
 EXAMPLES = """  videopipe prune                          # shows what would be removed
   videopipe prune --yes                    # removes it
@@ -33,6 +35,8 @@ def main(args: argparse.Namespace) -> int:
     from videopipe.pipeline.usage import leftovers, list_results, no_new_runs, remove
     from videopipe.system.progress import counted
 
+    if not args.older_than_days >= 0:
+        raise ConfigError([f"--older-than-days is {args.older_than_days:g}; expected 0 or more"])
     runs = Path(args.runs)
     latest = time.time() - 86400 * args.older_than_days
     found = [r for r in list_results(runs) if not r.needed and r.modified <= latest]

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from videopipe.dataset.arrow_lists import ARROW_SUFFIXES, arrow_rows
+from videopipe.dataset.arrow_lists import arrow_rows
 from videopipe.dataset.layouts.listing import VIDEO_SUFFIXES
 from videopipe.dataset.video_range import ESCAPE, text_as_path
 from videopipe.errors import DataError
+from videopipe.video.sources.addresses import ARROW_SUFFIXES
+from videopipe.video.sources.byte_columns import PATH_COLUMNS
 
 LIST_SUFFIXES = frozenset({".csv", ".tsv", ".jsonl", ".txt", ".lst", ".list"}) | ARROW_SUFFIXES
-PATH_COLUMNS = ("path", "video", "video_path", "file", "filename", "file_name")
 LABEL_COLUMNS = ("label", "class", "class_name", "category")
 SEVERAL_LABELS = "labels"  # the column of multi-label data
 LABEL_SEPARATORS = re.compile(r"[;|]")
@@ -58,13 +59,16 @@ class ListEntry:
     labels: tuple[str, ...] | None = None  # of multi-label data; may be empty
 
 
-def read_list(file: Path) -> tuple[str, Iterator[ListEntry]]:
-    """What kind of list a file is, in words, and its entries; they are read as they are drawn."""
-    suffix = file.suffix.lower()
+def read_list(file: Path | str, *, as_bytes: bool = False) -> tuple[str, Iterator[ListEntry]]:
+    """What kind of list a file is, in words, and its entries; they are read as they are drawn.
+
+    With `as_bytes`, a Parquet or Arrow file may hold the videos themselves.
+    """
+    suffix = Path(file).suffix.lower()
     if suffix == ".jsonl":
         return "a JSONL manifest", _table_entries(file, _json_rows(file))
     if suffix in ARROW_SUFFIXES:
-        rows = arrow_rows(file, NAMED_COLUMNS, PATH_COLUMNS)
+        rows = arrow_rows(file, NAMED_COLUMNS, as_bytes=as_bytes)
         kind = "a Parquet manifest" if suffix == ".parquet" else "an Arrow manifest"
         return kind, _table_entries(file, rows)
     with open_list(file) as lines:
@@ -124,7 +128,7 @@ def _decode(line: bytes, *, strip_mark: bool = False) -> str:
     return os.fsdecode(line.removeprefix(b"\xef\xbb\xbf") if strip_mark else line)
 
 
-def _entries_of_file(file: Path) -> Iterator[ListEntry]:
+def _entries_of_file(file: Path | str) -> Iterator[ListEntry]:
     with open_list(file) as lines:
         yield from read_paths(lines)
 
@@ -144,7 +148,7 @@ def _split_label(text: str) -> tuple[str, int | None]:
     return text, None
 
 
-def _json_rows(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _json_rows(file: Path | str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     with open_list(file) as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
@@ -159,7 +163,7 @@ def _json_rows(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
 
 
 def _csv_rows(
-    file: Path, columns: Sequence[str], delimiter: str
+    file: Path | str, columns: Sequence[str], delimiter: str
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
     with open_list(file) as lines:
         reader = csv.reader(map(_decode, lines), delimiter=delimiter, skipinitialspace=True)
@@ -173,7 +177,7 @@ def _csv_rows(
 
 
 def _table_entries(
-    file: Path, rows: Iterable[tuple[int, Mapping[str, Any]]]
+    file: Path | str, rows: Iterable[tuple[int, Mapping[str, Any]]]
 ) -> Iterator[ListEntry]:
     for number, row in rows:
         where = f"{file}:{number}"

@@ -6,7 +6,7 @@ for bit.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ def score_with(
     if journal is None:
         results = engine.score(videos)
     else:
-        identity = {**journal.identity, "scoring": asdict(engine.scoring)}
+        identity = {**journal.identity, "scoring": engine.scoring.identity()}
         results = score_resumable(
             engine, videos, journal.folder, identity=identity, retry_failed=True
         )

@@ -17,6 +17,7 @@ from queue import SimpleQueue
 from threading import Event, Thread
 
 from pretrained_2d.folder_walk import walk_folders
+from videopipe.dataset.arrow_lists import holds_bytes
 from videopipe.dataset.layouts.listing import VIDEO_SUFFIXES
 from videopipe.dataset.layouts.lists import VideoFinder
 from videopipe.dataset.manifest import DATASET_FILE, RECORDS_FILE, read_manifest
@@ -31,7 +32,7 @@ from videopipe.dataset.video_range import VideoRange
 from videopipe.errors import DataError
 from videopipe.prediction.remote_listing import expand_shard, expand_url
 from videopipe.video.frame_folder import frame_names, is_frame_folder
-from videopipe.video.sources.addresses import TAR_SUFFIX, is_remote, split_member
+from videopipe.video.sources.addresses import ARROW_SUFFIXES, TAR_SUFFIX, is_remote, split_member
 
 # Containers that may hold a video. Audio files are among them on purpose: a file without a video
 # stream gets a row that says so, instead of missing from the table.
@@ -157,11 +158,15 @@ def _expand(argument: str | VideoRange, listing: VideoListing) -> Iterator[Video
     elif Path(argument).name == RECORDS_FILE and _is_manifest(argument):
         yield from _manifest_or_folder(str(Path(argument).parent), listing)
     elif Path(argument).suffix.lower() in LIST_SUFFIXES:
-        finder = VideoFinder(Path(argument).parent)
-        rate = listing.frame_rate
-        yield from (_listed(entry, finder, rate) for entry in read_list(Path(argument))[1])
+        yield from _of_list(argument, listing)
     else:
         yield VideoRange(argument)
+
+
+def _of_list(file: str, listing: VideoListing) -> Iterator[VideoRange]:
+    finder, rate = VideoFinder(Path(file).parent), listing.frame_rate
+    entries = read_list(Path(file), as_bytes=True)[1]
+    yield from (_listed(entry, finder, rate) for entry in entries)
 
 
 def _listed(entry: ListEntry, finder: VideoFinder, frame_rate: float | None) -> VideoRange:
@@ -177,6 +182,8 @@ def _found(entry: ListEntry, finder: VideoFinder) -> VideoRange:
     if entry.youtube_id:
         path, trimmed = finder.kinetics(entry.youtube_id, entry.start_seconds, entry.end_seconds)
         return VideoRange(str(path)) if trimmed else _range(str(path), entry)
+    if split_member(entry.path) is not None:
+        return _range(entry.path, entry)
     if entry.path.startswith("/") or is_remote(entry.path):
         return _range(path_of_text(entry.path), entry)
     if os.path.exists(entry.path):  # noqa: PTH110 - a Path for each line of a list costs more
@@ -208,6 +215,8 @@ def _matching(pattern: str, listing: VideoListing) -> Iterator[VideoRange]:
             yield from inside(match, listing)
         elif Path(match).suffix.lower() == TAR_SUFFIX:
             yield from expand_shard(match, listing)
+        elif Path(match).suffix.lower() in ARROW_SUFFIXES and holds_bytes(match):
+            yield from _of_list(match, listing)
         elif listing.accepts(match):
             yield VideoRange(match)
 
@@ -273,5 +282,7 @@ def _nothing_found(listing: VideoListing) -> str:
     words.append(
         "a tar shard, URLs (s3://, https://, …), a list (.txt, .csv, .tsv, .jsonl, .parquet),"
     )
-    words.append("or - for paths on standard input")
+    words.append(
+        "a table with videos as bytes (.parquet, .arrow), or - for paths on standard input"
+    )
     return "\n  ".join(words)

@@ -2,14 +2,16 @@
 
 import glob
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+from videopipe.dataset.arrow_lists import holds_bytes
 from videopipe.dataset.video_lists import LIST_SUFFIXES, read_list
 from videopipe.dataset.video_range import VideoRange
 from videopipe.errors import DataError
-from videopipe.video.sources.addresses import TAR_SUFFIX
+from videopipe.video.sources.addresses import ARROW_SUFFIXES, TAR_SUFFIX
 from videopipe.video.sources.local_copy import local_copy
 from videopipe.video.sources.remote import file_system, join_url, parent_url, retried
 from videopipe.video.sources.tar_shards import members_of
@@ -42,6 +44,8 @@ def expand_url(url: str, listing: Listing) -> Iterator[VideoRange]:
         yield from _objects(url, listing, lambda driver, path: driver.glob(path))
     elif suffix == TAR_SUFFIX:
         yield from expand_shard(url, listing)
+    elif _is_table(url) and retried(url, lambda: holds_bytes(url)):
+        yield from _in_bytes(url)
     elif suffix in LIST_SUFFIXES:
         yield from _listed(url)
     elif url.endswith("/") or (not suffix and not web):
@@ -69,6 +73,8 @@ def _objects(
         address = driver.unstrip_protocol(name)
         if PurePosixPath(urlsplit(address).path).suffix.lower() == TAR_SUFFIX:
             yield from expand_shard(address, listing)
+        elif _is_table(address) and retried(address, partial(holds_bytes, address)):
+            yield from _in_bytes(address)
         elif listing.accepts(urlsplit(address).path):
             yield VideoRange(address)
 
@@ -76,6 +82,16 @@ def _objects(
 def _below(driver: Any, path: str) -> list[str]:
     found: list[str] = driver.find(path)
     return found
+
+
+def _is_table(url: str) -> bool:
+    return PurePosixPath(urlsplit(url).path).suffix.lower() in ARROW_SUFFIXES
+
+
+def _in_bytes(url: str) -> Iterator[VideoRange]:
+    """The rows of a table with videos as bytes; only its other columns are read here."""
+    for entry in read_list(url, as_bytes=True)[1]:
+        yield VideoRange(entry.path, entry.start_seconds, entry.end_seconds)
 
 
 def _listed(url: str) -> Iterator[VideoRange]:

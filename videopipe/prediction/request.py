@@ -1,6 +1,7 @@
 """The settings of a table of predictions, without the list of videos."""
 
-from dataclasses import asdict, dataclass, field
+import math
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -53,6 +54,8 @@ class TableRequest:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} is {value}; expected 1 or more")
+        if self.frame_rate is not None and not 0 < self.frame_rate < math.inf:
+            raise ValueError(f"frame_rate is {self.frame_rate}; expected frames per second above 0")
 
     def columns(self, card: ModelCard) -> RowMaker:
         """The columns of the table."""
@@ -62,6 +65,7 @@ class TableRequest:
             scores=self.scores,
             embeddings=self.scoring.embeddings,
             windows=self.scoring.windows,
+            shots=self.scoring.windows and self.scoring.within_shots,
         )
 
     def identity(self, card: ModelCard) -> dict[str, Any]:
@@ -70,7 +74,7 @@ class TableRequest:
         return {
             "version": FORMAT_VERSION,
             "model": {"architecture": card.architecture, "digest": digest[:16]},
-            "settings": asdict(self.scoring) | self.settings(),
+            "settings": self.scoring.identity() | self.settings(),
         }
 
     def settings(self) -> dict[str, Any]:

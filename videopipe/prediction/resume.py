@@ -2,6 +2,7 @@
 
 import glob
 import json
+import os
 import shutil
 import uuid
 from array import array
@@ -16,6 +17,7 @@ from pretrained_2d.atomic import new_folder, write_bytes
 from videopipe.dataset.video_range import VideoRange, text_as_path
 from videopipe.errors import DataError, VideopipeError
 from videopipe.prediction.discovery import BackgroundListing
+from videopipe.prediction.table.arrow_parts import SUFFIX as ARROW_SUFFIX
 from videopipe.prediction.table.completed_rows import (
     CompletedVideo,
     drop_rows,
@@ -23,7 +25,14 @@ from videopipe.prediction.table.completed_rows import (
     find_new_ids,
     read_completed,
 )
-from videopipe.prediction.table.parts import list_parts, parts_folder, recover_journals
+from videopipe.prediction.table.formats import format_of
+from videopipe.prediction.table.lance_dataset import table_schema
+from videopipe.prediction.table.parts import (
+    list_parts,
+    parts_folder,
+    recover_journals,
+    scan_part,
+)
 
 # Readers of a folder of tables skip names that begin with an underscore.
 RUN_FILE, COMMITTED = "_run.json", "_committed.json"
@@ -153,12 +162,23 @@ def begin_parts(out: Path, identity: Identity, base: Path | None = None) -> None
     """Make the folder of parts; a complete table that is added to becomes the first part."""
     with new_folder(parts_folder(out)) as beside:
         write_bytes(beside / RUN_FILE, json.dumps({"identity": identity}, indent=2).encode())
-        if base is not None:
+        if base is not None and base.is_dir():
+            _as_arrow(base, beside / f"{BASE_PART}{ARROW_SUFFIX}")
+        elif base is not None:
             part = beside / (BASE_PART + base.suffix)
             try:
                 part.hardlink_to(base)
             except OSError:  # a file system without links
                 shutil.copy2(base, part)
+
+
+def _as_arrow(base: Path, part: Path) -> None:
+    """A table that is a folder as one Arrow part, with the same time of change."""
+    schema, times = table_schema(base), base.stat()
+    with part.open("wb") as file:
+        tables = (table for _, table in scan_part(base, schema))
+        format_of(part).write(file, schema, tables)
+    os.utime(part, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
 def _may_continue(record: Path, identity: Identity, out: Path, overwrite: bool) -> bool:
@@ -230,6 +250,8 @@ def complete_commit(out: Path) -> None:
     committed, merged = folder / COMMITTED, merged_path(out)
     if committed.exists():
         if merged.exists():
+            if out.is_dir():  # a folder is not replaced by a rename
+                out.rename(out.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}.older"))
             merged.replace(out)
         write_bytes(summary_path(out), committed.read_bytes())
         remove_folder(folder)

@@ -21,7 +21,7 @@ MEMORY_LIMIT_BYTES = 4 * 2**30
 class StripRequest:
     """Which video, and what is written below its strip."""
 
-    path: Path
+    path: Path | str  # a file, a URL or a member of a shard
     caption: str
     num_clips: int = 1  # that were scored
 
@@ -61,15 +61,19 @@ def draw_strip(request: StripRequest) -> Iterator[Strip | str]:
     import torch
     from PIL import Image
 
+    from videopipe.video.sources.local_copy import local_copy
     from videopipe.video.video import open_video
 
     try:
-        with open_video(request.path, short_side=FRAME_HEIGHT_PIXELS) as video:
+        with (
+            local_copy(str(request.path)) as file,
+            open_video(file, short_side=FRAME_HEIGHT_PIXELS) as video,
+        ):
             seconds = video.duration_seconds
             step = seconds / NUM_FRAMES
             frames = video.frames_at([(index + 0.5) * step for index in range(NUM_FRAMES)])
     except (DecodeError, OSError) as error:
-        yield str(error)
+        yield error.reason if isinstance(error, DecodeError) else str(error)
         return
     time, channels, height, width = frames.shape
     strip = torch.full((height, time, width + GAP_PIXELS, channels), 255, dtype=torch.uint8)
@@ -82,5 +86,7 @@ def draw_strip(request: StripRequest) -> Iterator[Strip | str]:
     yield Strip(
         image,
         f"{request.caption} ({seconds:.1f} s, {clips} scored)",
-        alt=f"{NUM_FRAMES} frames of {request.path.name}, from start to end",
+        alt=f"{NUM_FRAMES} frames of {Path(request.path).name}, from start to end",
+        width=pixels.shape[1],
+        height=pixels.shape[0],
     )

@@ -33,6 +33,8 @@ class Strip:
     image: str  # data URI
     caption: str
     alt: str
+    width: int  # pixels
+    height: int
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from videopipe.report.run_record import ReportedJob, Run, read_run
 from videopipe.report.sections.evaluation import NUM_STRIPS, score_section
 from videopipe.report.sections.outcomes import comparison_section, health_section, inflation_section
 from videopipe.report.sections.overview import beside_section, overview_section
+from videopipe.report.sections.predictions import prediction_section
 from videopipe.report.sections.training import training_section
 
 TRAINING = {"pretrain": "Pretraining", "finetune": "Fine-tuning", "probe": "Probing"}
@@ -59,6 +60,8 @@ def _sections(run: Run, beside: Mapping[str, Run]) -> Iterator[Section]:
     for job in scores:
         strips = NUM_STRIPS if len(scores) <= MANY else NUM_STRIPS // 2
         yield _shown(job, "Evaluation", partial(score_section, num_strips=strips))
+    for job in run.using("predict"):
+        yield _shown(job, "Predictions", prediction_section)
     for use, title in TRAINING.items():
         stages = dict.fromkeys(
             job.stage for one in (run, *beside.values()) for job in one.using(use)

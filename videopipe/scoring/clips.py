@@ -3,8 +3,10 @@
 import math
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,10 +20,12 @@ from videopipe.errors import DecodeError
 from videopipe.scoring.frame_reader import FrameReader
 from videopipe.scoring.settings import Scoring
 from videopipe.system.content_id import content_id
+from videopipe.video.cuts import SHORT_SIDE_PIXELS, find_cuts
 from videopipe.video.sources.local_copy import local_copy
 from videopipe.video.video import open_video
 
 T = TypeVar("T")
+SAME_SECONDS = 1e-6
 NO_FRAMES = torch.empty(0, dtype=torch.uint8)
 
 
@@ -37,6 +41,7 @@ class ClipPlan:
     crops: int
     decoder: str
     adjacent: bool = False  # windows never overlap; the last may end after the video
+    within_shots: bool = False  # no clip crosses a cut
 
     @classmethod
     def of(cls, card: ModelCard, scoring: Scoring) -> "ClipPlan":
@@ -50,6 +55,7 @@ class ClipPlan:
             stride_seconds=scoring.stride_seconds or clip_seconds,
             crops=scoring.crops,
             decoder=scoring.decoder,
+            within_shots=scoring.within_shots,
         )
 
     def num_clips(self, source: VideoRange, duration_seconds: float) -> int:
@@ -58,8 +64,8 @@ class ClipPlan:
         seconds = min(end, duration_seconds) - (source.start_seconds or 0.0)
         return self.clips or max(1, math.ceil(seconds / self.stride_seconds))
 
-    def windows(self, source: VideoRange, duration_seconds: float) -> list[Clip]:
-        """The clips of a video, or of a range of it, in order of time."""
+    def bounds(self, source: VideoRange, duration_seconds: float) -> tuple[float, float]:
+        """Where the clips begin and end: the video, or the range of it that is asked for."""
         start = source.start_seconds or 0.0
         end = duration_seconds if source.end_seconds is None else source.end_seconds
         end = min(end, duration_seconds)
@@ -67,13 +73,25 @@ class ClipPlan:
             raise DecodeError(
                 source.path, f"the range begins at {start:g} s, the video ends at {end:g} s"
             )
+        return start, end
+
+    def windows(
+        self, source: VideoRange, duration_seconds: float, cuts: Sequence[float] = ()
+    ) -> list[Clip]:
+        """The clips of a video, or of a range of it, in order of time; those of each shot."""
+        start, end = self.bounds(source, duration_seconds)
+        return [
+            Clip(begin + clip.start_seconds, begin + clip.end_seconds)
+            for begin, stop in pairwise([start, *cuts, end])
+            for clip in self._of_a_shot(stop - begin)
+        ]
+
+    def _of_a_shot(self, seconds: float) -> list[Clip]:
         if self.adjacent:
-            found = adjacent_windows(end - start, self.clip_seconds)
-        elif self.clips is None:
-            found = sliding_windows(end - start, self.clip_seconds, self.stride_seconds)
-        else:
-            found = dense_clips(end - start, self.clip_seconds, self.clips)
-        return [Clip(start + clip.start_seconds, start + clip.end_seconds) for clip in found]
+            return adjacent_windows(seconds, self.clip_seconds)
+        if self.clips is None:
+            return sliding_windows(seconds, self.clip_seconds, self.stride_seconds)
+        return dense_clips(seconds, self.clip_seconds, self.clips)
 
 
 @dataclass(frozen=True)
@@ -106,6 +124,7 @@ class DecodedClip:
     end_seconds: float  # of the video or its range, where the clip is longer
     completes_window: bool  # the last crop of its clip
     frames: Tensor  # uint8 (channels, time, height, width)
+    shot: int = 0  # number of the cuts before it
 
     def without_frames(self) -> "DecodedClip":
         """The same without the frames, which the model has by now."""
@@ -127,7 +146,6 @@ def _decode_file(task: ClipTask, path: Path) -> Iterator[VideoFacts | DecodedCli
     with open_video(path, plan.decoder, frame_rate=task.source.frame_rate) as video:
         duration_seconds = video.duration_seconds
         yield VideoFacts(content, duration_seconds)
-        end = task.source.end_seconds
         num_clips = plan.num_clips(task.source, duration_seconds)
         if task.max_clips is not None and num_clips > task.max_clips:
             reason = (
@@ -136,8 +154,17 @@ def _decode_file(task: ClipTask, path: Path) -> Iterator[VideoFacts | DecodedCli
             )
             yield VideoFacts(content, duration_seconds, too_long=reason)
             return
-        reader = FrameReader(video, plan.preprocessing, plan.crops, end)
-        windows = plan.windows(task.source, duration_seconds)[task.windows_done :]
+        cuts = _cuts(task, path, duration_seconds) if plan.within_shots else []
+        if cuts is None:
+            reason = f"finding the cuts took more than {task.max_seconds:g} s"
+            yield VideoFacts(
+                content, duration_seconds, too_long=f"{reason} (max_seconds_per_video)"
+            )
+            return
+        end = task.source.end_seconds
+        ends = cuts if end is None else [*cuts, end]
+        reader = FrameReader(video, plan.preprocessing, plan.crops, ends)
+        windows = plan.windows(task.source, duration_seconds, cuts)[task.windows_done :]
         decoded = reader.read(windows, plan.num_frames)  # crops: (crops, 3, time, size, size)
         for seconds, (window, crops) in timed(decoded):
             if task.max_seconds is not None and seconds > task.max_seconds:
@@ -147,12 +174,22 @@ def _decode_file(task: ClipTask, path: Path) -> Iterator[VideoFacts | DecodedCli
                 )
                 yield VideoFacts(content, duration_seconds, too_long=reason)
                 return
-            ends = [window.end_seconds, video.duration_seconds, *([] if end is None else [end])]
-            end_seconds = max(min(ends), window.start_seconds)
+            later = bisect_right(ends, window.start_seconds + SAME_SECONDS)
+            limits = [window.end_seconds, video.duration_seconds, *ends[later : later + 1]]
+            end_seconds = max(min(limits), window.start_seconds)
+            shot = min(later, len(cuts))
             for number, frames in enumerate(crops):
                 last = number == plan.crops - 1
-                yield DecodedClip(window.start_seconds, end_seconds, last, frames)
+                yield DecodedClip(window.start_seconds, end_seconds, last, frames, shot)
         yield VideoFacts(content, video.duration_seconds, "; ".join(video.problems) or None)
+
+
+def _cuts(task: ClipTask, path: Path, duration_seconds: float) -> list[float] | None:
+    """From a second pass over small frames; None when it takes too long."""
+    plan, rate = task.plan, task.source.frame_rate
+    bounds = plan.bounds(task.source, duration_seconds)
+    with open_video(path, plan.decoder, SHORT_SIDE_PIXELS, frame_rate=rate) as video:
+        return find_cuts(video, *bounds, max_seconds=task.max_seconds)
 
 
 def timed(items: Iterable[T]) -> Iterator[tuple[float, T]]:

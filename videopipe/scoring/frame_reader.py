@@ -1,5 +1,6 @@
 """Decode the frames of overlapping clips once; memory for one clip and its overlap."""
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
 
@@ -26,13 +27,15 @@ class FrameReader:
         video: Video,
         preprocessing: Preprocessing,
         crops: int,
-        end_seconds: float | None = None,
+        ends_seconds: Sequence[float] = (),
     ) -> None:
+        """`ends_seconds`, in order, are those of the shots or of the range that is read.
+
+        A clip that reaches beyond the end of its shot repeats the last frame of the shot.
+        """
         self.video, self.preprocessing, self.crops = video, preprocessing, crops
-        # A range shorter than a clip repeats its own last frame, not the frames after it.
-        self._last: Microseconds | None = None
-        if end_seconds is not None:
-            self._last = round((end_seconds - 0.5 / video.frame_rate) * 1e6)
+        self._ends: list[Microseconds] = [round(end * 1e6) for end in ends_seconds]
+        self._half_a_frame = 0.5e6 / video.frame_rate
         self._kept: dict[Microseconds, Tensor] = {}  # each (crops, channels, size, size)
 
     def read(self, clips: Sequence[Clip], num_frames: int) -> Iterator[tuple[Clip, Tensor]]:
@@ -60,9 +63,11 @@ class FrameReader:
 
     def _moments(self, clip: Clip, num_frames: int) -> list[Microseconds]:
         moments = [round(time * 1e6) for time in frame_times(clip, num_frames)]
-        if self._last is None:
+        start = round(clip.start_seconds * 1e6)
+        place = bisect_right(self._ends, start)
+        if place == len(self._ends):
             return moments
-        last = max(self._last, round(clip.start_seconds * 1e6))
+        last = max(round(self._ends[place] - self._half_a_frame), start)
         return [min(moment, last) for moment in moments]
 
     def _forget(self, before: Microseconds | None) -> None:

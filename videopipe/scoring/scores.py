@@ -40,6 +40,7 @@ class VideoScores:
     probabilities: Floats | None = None  # (classes,)
     embedding: Floats | None = None  # (features,), mean over clips
     last: bool = True  # the last result of this video
+    shot: int | None = None  # of a window: the number of the cuts before it
 
 
 class ClipAverage:

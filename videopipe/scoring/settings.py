@@ -2,8 +2,8 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pretrained_2d.setting import setting
 
@@ -40,6 +40,12 @@ class Scoring:
         "given", "order of the frames of a clip; shuffled and reversed test for the use of motion"
     )
     embeddings: bool = setting(False, "keep the input of the classifier too")
+    within_shots: bool = setting(
+        False,
+        "clips and windows do not cross a cut between shots; every frame is decoded once more to "
+        "find the cuts",
+        added=True,
+    )
 
     def __post_init__(self) -> None:
         _at_least("clips", self.clips, 1)
@@ -55,6 +61,19 @@ class Scoring:
             raise ValueError("stride_seconds is for windows; set windows as well")
         if self.clips is not None and self.windows:
             raise ValueError("clips is for whole videos; leave it out with windows")
+        if self.clips is not None and self.within_shots:
+            raise ValueError(
+                "clips is for clips spread over a whole video; leave it out with within_shots"
+            )
+
+    def identity(self) -> dict[str, Any]:
+        """All settings as JSON; one that was added later only where it is not at its default."""
+        added = {field.name: field.default for field in fields(self) if field.metadata["added"]}
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if name not in added or value != added[name]
+        }
 
     def clip_shape(self, card: "ModelCard") -> tuple[int, float]:
         """Frames and seconds of a clip, for the model of this card."""

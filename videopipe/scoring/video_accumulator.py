@@ -32,6 +32,7 @@ class VideoAccumulator:
         self._average = ClipAverage(scoring.average, multi_label=multi_label)
         self._start_seconds: float | None = None
         self._end_seconds: float | None = None
+        self._shot: int | None = None
         self._window: VideoScores | None = (
             None  # not yielded until it is known whether it is the last
         )
@@ -41,6 +42,7 @@ class VideoAccumulator:
         if self._start_seconds is None:
             self._start_seconds = clip.start_seconds
         self._end_seconds = clip.end_seconds
+        self._shot = clip.shot if self.scoring.windows else None
         self._average.add(output)
         if self.scoring.windows and clip.completes_window:
             if self._window is not None:
@@ -80,6 +82,7 @@ class VideoAccumulator:
             "start_seconds": self._start_seconds,
             "end_seconds": self._end_seconds,
             "num_clips": self._average.num_clips,
+            "shot": self._shot,
         }
         if not self._average.finite:
             return self._result("error", NOT_FINITE, **found)

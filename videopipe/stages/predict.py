@@ -1,12 +1,14 @@
 """Predict the classes of unlabelled videos: one table, resumable; bad files become rows too."""
 
+import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
 from pretrained_2d.setting import setting
 from videopipe.pipeline.stage import Failure, Input, Inputs, Kind, Stage, Summary
+from videopipe.prediction.timeline.timeline_settings import TimelineSettings
 from videopipe.scoring.settings import Execution, Scoring
 
 FileFormat = Literal["parquet", "csv", "jsonl"]
@@ -30,6 +32,12 @@ class PredictConfig:
         None, "of folders of numbered images, which are then videos", unit="frames per second",
         added=True,
     )  # fmt: skip
+    timeline: TimelineSettings | None = setting(
+        None,
+        "merge windows into intervals, timeline.json and strips in the report; {}: with the "
+        "defaults; turns on scoring.windows, with a step of half a clip, and scores",
+        added=True,
+    )
     max_failed: int | None = setting(
         None, "fail when more rows than this are not ok; none: no limit"
     )
@@ -43,16 +51,21 @@ class PredictConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be 1 or more, got {value}")
+        if self.timeline is not None and self.scoring.clips is not None:
+            raise ValueError("timeline needs windows; leave scoring.clips out")
         if self.max_failed is not None and self.max_failed < 0:
             raise ValueError(f"max_failed must be 0 or more, got {self.max_failed}")
 
 
 def run(config: PredictConfig, inputs: Inputs, out: Path) -> Summary:
     """Fill predictions.parquet (or .csv, .jsonl) in `out`; an interrupted run resumes."""
+    from pretrained_2d.checkpoints.folder import read_card
     from videopipe.errors import DataError
     from videopipe.prediction.operation import predict_table
     from videopipe.prediction.request import TableRequest
     from videopipe.prediction.table.summary import num_scored
+    from videopipe.prediction.timeline.timeline_files import write_timelines
+    from videopipe.prediction.timeline.timeline_table import read_timelines
 
     if (config.videos is None) == ("data" not in inputs):
         raise DataError(
@@ -60,13 +73,18 @@ def run(config: PredictConfig, inputs: Inputs, out: Path) -> Summary:
             "data set, whose unseen/ is taken), not both and not neither"
         )
     videos = inputs["data"] / "unseen" if config.videos is None else config.videos
+    clip_seconds = config.scoring.clip_shape(read_card(inputs["model"]))[1]
+    scoring = config.scoring
+    if config.timeline is not None:
+        stride_seconds = scoring.stride_seconds or clip_seconds / 2
+        scoring = replace(scoring, windows=True, stride_seconds=stride_seconds)
     request = TableRequest(
         model=inputs["model"],
         out=out / f"predictions.{config.file_format}",
-        scoring=config.scoring,
+        scoring=scoring,
         execution=config.execution,
         top_k=config.top_k,
-        scores=config.scores,
+        scores=config.scores or config.timeline is not None,
         limit=config.limit,
         frame_rate=config.frame_rate,
         retry_failed=True,  # of an earlier attempt that was interrupted or had too many failures
@@ -81,6 +99,11 @@ def run(config: PredictConfig, inputs: Inputs, out: Path) -> Summary:
             f"{failed} of {summary['rows']} rows are not ok, more than max_failed "
             f"({config.max_failed}); see the column 'error' in {request.out}"
         )
+    if config.timeline is not None and os.environ.get("RANK", "0") == "0":
+        settings = config.timeline.for_clips(clip_seconds)
+        labels = read_card(inputs["model"]).labels
+        timelines = read_timelines(request.out, labels, settings, within_shots=scoring.within_shots)
+        write_timelines(out / "timeline.json", timelines, settings, one_video=False)
     return {name: summary[name] for name in SHOWN}
 
 

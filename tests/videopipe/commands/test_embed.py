@@ -174,8 +174,8 @@ def test_killed_and_resumed_there_is_one_row_per_window(tiny_model, films, tmp_p
     [
         (["--layer", "stages.9"], "the network has no layer 'stages.9'; it has"),
         (["--per", "frame"], "has no time axis, so there is no embedding per frame"),
-        (["--per", "frame", "--stride-seconds", "1"], "stride_seconds is for --per window"),
-        (["--stride-seconds", "1"], "stride_seconds is for windows"),
+        (["--per", "frame", "--stride-seconds", "1"], "--stride-seconds is for --per window"),
+        (["--stride-seconds", "1"], "--stride-seconds is for windows; add --per window"),
         (["--out", "x.xlsx"], "expected a name ending in .parquet, .csv, .jsonl, .arrow, .tar"),
     ],
 )

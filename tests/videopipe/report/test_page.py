@@ -20,7 +20,7 @@ def sections() -> list[Section]:
             text=[EVIL],
             tables=[Table(EVIL, ("name", "number"), rows)],
             pictures=[plots.curves("curve", EVIL, {EVIL: points}, x="step", y="loss")],
-            strips=[Strip("data:image/gif;base64,R0lGODlhAQABAAAAACw=", EVIL, EVIL)],
+            strips=[Strip("data:image/gif;base64,R0lGODlhAQABAAAAACw=", EVIL, EVIL, 1, 1)],
             blocks=[TextBlock(EVIL, EVIL)],
             missing=[EVIL],
         ),

@@ -78,7 +78,7 @@ def test_a_range_shorter_than_a_clip_repeats_its_own_last_frame(tmp_path, tiny_v
     """Frames after the range are not used: they may show something else."""
     path = tiny_video(tmp_path / "video.mp4", num_frames=30, frame_rate=10.0)
     with open_video(path) as video:
-        reader = FrameReader(video, PREPROCESSING, crops=1, end_seconds=1.5)
+        reader = FrameReader(video, PREPROCESSING, crops=1, ends_seconds=[1.5])
         ((_, crops),) = reader.read([Clip(0.5, 2.5)], num_frames=10)
     greys = crops[0].float().mean(dim=(0, 2, 3)).tolist()
     numbers = [6, 8, 10, 12, 14, 14, 14, 14, 14, 14]

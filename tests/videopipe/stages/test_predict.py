@@ -12,6 +12,7 @@ from pretrained_2d.checkpoints.folder import save_checkpoint
 from pretrained_2d.networks.backbones import build
 from videopipe.errors import DataError
 from videopipe.pipeline.stage import Inputs, Result
+from videopipe.prediction.timeline.timeline_settings import TimelineSettings
 from videopipe.scoring.settings import Execution, Scoring
 from videopipe.stages.predict import STAGE, PredictConfig
 from videopipe.video.writing import write_video
@@ -101,3 +102,17 @@ def test_settings_that_cannot_be_are_refused():
         PredictConfig(top_k=0)
     with pytest.raises(ValueError, match="max_failed must be 0 or more"):
         PredictConfig(max_failed=-1)
+
+
+def test_a_timeline_is_merged_from_windows(given, tmp_path):
+    config = PredictConfig(
+        videos=given["data"] / "unseen", execution=QUICK, timeline=TimelineSettings(on=0.4, off=0.4)
+    )
+    summary = STAGE.run(config, inputs(model=given["model"]), tmp_path)
+    assert summary["rows"] == 3  # one window of two seconds each, and the failure
+    content = json.loads((tmp_path / "timeline.json").read_text())
+    smooth = {"smooth_seconds": 2.0, "on": 0.4, "off": 0.4, "min_seconds": 0.0}
+    assert content["settings"] == smooth
+    assert [len(video["segments"]) for video in content["videos"]] == [1, 1, 0]
+    with pytest.raises(ValueError, match=r"timeline needs windows; leave scoring.clips out"):
+        PredictConfig(timeline=TimelineSettings(), scoring=Scoring(clips=1))

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from videopipe.dataset.arrow_lists import ARROW_SUFFIXES
 from videopipe.dataset.layouts.listing import (
     SPLIT_NAMES,
     DatasetListing,
@@ -17,6 +16,7 @@ from videopipe.dataset.layouts.listing import (
 )
 from videopipe.dataset.video_lists import LIST_SUFFIXES, ListEntry, path_of_text, read_list
 from videopipe.errors import DataError
+from videopipe.video.sources.addresses import ARROW_SUFFIXES
 
 LABEL_FILES = ("classInd.txt", "label_map.txt", "labels.txt", "classes.txt")
 

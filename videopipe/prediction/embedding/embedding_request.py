@@ -55,7 +55,12 @@ class EmbeddingRequest(TableRequest):
         num_frames, clip_seconds = self.scoring.clip_shape(card)
         steps, width = measure(self._embedder()[0], card, num_frames)
         shape = EmbeddingShape(
-            width=width, steps=steps, clip_seconds=clip_seconds, dtype=self.dtype, per=self.per
+            width=width,
+            steps=steps,
+            clip_seconds=clip_seconds,
+            dtype=self.dtype,
+            per=self.per,
+            shots=self.scoring.within_shots and self.per != "video" and not self.npy,
         )
         return NpyFolder(shape, self.out.parent) if self.npy else EmbeddingColumns(shape)
 

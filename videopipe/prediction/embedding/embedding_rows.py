@@ -32,13 +32,14 @@ class EmbeddingShape:
     clip_seconds: float
     dtype: DType
     per: Per
+    shots: bool = False  # a column with the number of the shot
 
     def rows(self, scores: VideoScores) -> Iterator[PredictionRow]:
         """One row per vector; one without a vector where the video failed.
 
         A frame that begins after the end of the video has no row.
         """
-        row = base_row(scores)
+        row = base_row(scores) | ({"shot": scores.shot} if self.shots else {})
         vectors = None
         if scores.logits is not None:  # the engine calls the output of any network logits
             with np.errstate(over="ignore"):
@@ -72,6 +73,8 @@ class EmbeddingColumns:
         """The columns of every table, and the vector."""
         numbers = pa.float16() if self.shape.dtype == "float16" else pa.float32()
         fields = [*base_fields(), ("embedding", pa.list_(numbers, self.shape.width))]
+        if self.shape.shots:
+            fields.append(("shot", pa.int64()))  # cuts before the window
         if self.shape.per != "video":
             fields.append(("last", pa.bool_()))  # true on the last row of a video
         return pa.schema(fields)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from videopipe.errors import ConfigError
+from videopipe.prediction.table.lance_dataset import LANCE, LANCE_SUFFIX, check_installed
 from videopipe.prediction.table.table_format import (
     BYTES_PER_GROUP,
     Groups,
@@ -24,12 +25,12 @@ from videopipe.prediction.table.text_files import CSV, JSONL
 
 def format_of(path: Path) -> TableFormat:
     """The format that the suffix of `path` names."""
-    try:
-        return FORMATS[path.suffix.lower()]
-    except KeyError:
-        raise ConfigError(
-            [f"--out is '{path}'; expected a name ending in {', '.join(FORMATS)}"]
-        ) from None
+    suffix = path.suffix.lower()
+    if suffix not in FORMATS:
+        raise ConfigError([f"--out is '{path}'; expected a name ending in {', '.join(FORMATS)}"])
+    if suffix == LANCE_SUFFIX:
+        check_installed()
+    return FORMATS[suffix]
 
 
 def _write_parquet(file: IO[bytes], schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
@@ -99,4 +100,5 @@ FORMATS = {
     ".jsonl": JSONL,
     ".arrow": TableFormat(_write_arrow, _scan_arrow, _read_arrow),
     ".tar": TAR,
+    LANCE_SUFFIX: LANCE,
 }

@@ -1,9 +1,9 @@
 """Merge many parts into one table, in the order of the videos, with bounded memory."""
 
-import os
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ from videopipe.prediction.table.formats import format_of
 from videopipe.prediction.table.parts import explained, read_group, scan_part
 from videopipe.prediction.table.table_format import RowGroup
 
-Integers = NDArray[np.int64]
+Integers = NDArray[np.integer[Any]]
 ROWS_PER_GROUP = 4096
 BYTES_PER_GROUP = 16 * 2**20
 CACHE_BYTES = 128 * 2**20
@@ -37,7 +37,7 @@ def merge_parts(
     older tables) get the new one.
     """
     groups = _GroupCache(files, schema)
-    group_of, row_of, counts = _sorted_rows(groups, np.array(order, np.uint64), new_ids or {})
+    group_of, row_of, counts = _sorted_rows(groups, np.asarray(order, np.uint64), new_ids or {})
 
     def tables() -> Iterator[pa.Table]:
         start = 0
@@ -56,15 +56,7 @@ def merge_parts(
             start += len(numbers)
 
     with explained(target.parent):
-        beside = target.with_name(f".{target.name}.partial")
-        try:
-            with beside.open("wb") as file:
-                format_of(target).write(file, schema, tables())
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(target)
-        finally:
-            beside.unlink(missing_ok=True)
+        format_of(target).save(target, schema, tables())
         sync_folder(target.parent)
     return counts
 
@@ -104,37 +96,44 @@ class _GroupCache:
 def _sorted_rows(
     groups: _GroupCache, order: NDArray[np.uint64], new_ids: Mapping[str, str]
 ) -> tuple[Integers, Integers, dict[str, int]]:
-    """Where each row of the result comes from, (group, row) in order; and rows per status."""
-    pieces = []
-    statuses: list[str] = []
+    """Where each row of the result comes from, (group, row) in order; and rows per status.
+
+    It keeps 17 bytes per row, 25 with windows.
+    """
+    pieces, codes = [], dict[str, int]()
     names = [name for name in KEYS if name in groups.schema.names]
+    windows = "last" in names
     places = np.argsort(order, kind="stable")
     ordered = order[places]
     for number, table in enumerate(groups.scan(names)):
         ids = [int(new_ids.get(id_, id_), 16) for id_ in table["id"].to_pylist()]
-        start = np.zeros(len(table))
-        if "last" in names:  # a failure before the first window has no start
-            start = table["start_seconds"].fill_null(np.inf).to_numpy()
         place = _places(np.array(ids, np.uint64), ordered, places)
-        pieces.append((np.full(len(table), number), np.arange(len(table)), place, start))
-        statuses += table["status"].to_pylist()
-    if not pieces:
-        pieces = [
-            (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
-        ]
-    group, row, place, start = (np.concatenate(column) for column in zip(*pieces, strict=True))
+        statuses = [codes.setdefault(name, len(codes)) for name in table["status"].to_pylist()]
+        # A failure before the first window has no start.
+        starts = [table["start_seconds"].fill_null(np.inf).to_numpy()] if windows else []
+        rows = np.arange(len(table), dtype=np.int32)
+        pieces.append(
+            (np.full_like(rows, number), rows, np.array(statuses, np.uint8), place, *starts)
+        )
+    del places, ordered
+    columns = [np.concatenate(column) for column in zip(*pieces, strict=True)]
+    del pieces
+    group, row, status, place, *start = columns or 4 * [np.zeros(0, np.int32)]
     missing = len(order) - len(np.unique(place[place < len(order)]))
     if missing:
         raise VideopipeError(
             f"{missing} of {len(order)} videos have no row yet: a process of this run was killed. "
             "Give the same command again to resume"
         )
-    rank = np.lexsort((start, place))
+    rank = np.lexsort((*start, place))
     # A video has one row, or one row per start of a window; should there be more, one stays.
-    same = (np.diff(place[rank]) == 0) & (start[rank][1:] == start[rank][:-1])
-    rank = rank[np.concatenate((np.ones(min(1, len(rank)), bool), ~same))]
-    found, numbers = np.unique(np.array(statuses, str)[rank], return_counts=True)
-    counts = {str(name): int(count) for name, count in zip(found, numbers, strict=True)}
+    kept = np.ones(len(rank), bool)
+    kept[1:] = np.diff(place[rank]) != 0
+    for times in start:
+        kept[1:] |= times[rank][1:] != times[rank][:-1]
+    rank = rank[kept]
+    numbers = np.bincount(status[rank], minlength=len(codes))
+    counts = {name: int(numbers[code]) for name, code in sorted(codes.items()) if numbers[code]}
     return group[rank], row[rank], counts
 
 

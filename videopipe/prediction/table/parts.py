@@ -25,6 +25,7 @@ from videopipe.prediction.table.arrow_parts import (
     recover_arrow_journal,
 )
 from videopipe.prediction.table.formats import format_of
+from videopipe.prediction.table.lance_dataset import LANCE_SUFFIX
 from videopipe.prediction.table.rows import PredictionRow
 from videopipe.prediction.table.table_format import RowGroup, as_table
 
@@ -45,8 +46,11 @@ def parts_folder(out: Path) -> Path:
 def part_writer(
     folder: Path, name: str, schema: pa.Schema, suffix: str
 ) -> "PartWriter | ArrowPartWriter":
-    """The writer for tables of this schema; without embeddings, parts have the table's format."""
-    if "embedding" in schema.names:
+    """The writer for tables of this schema; without embeddings, parts have the table's format.
+
+    Parts of a table that is a folder are files too.
+    """
+    if "embedding" in schema.names or suffix == LANCE_SUFFIX:
         return ArrowPartWriter(folder, name, schema)
     return PartWriter(folder, name, schema, suffix)
 

@@ -32,6 +32,7 @@ class Columns:
     scores: bool = False  # all probabilities, in the order of `labels`
     embeddings: bool = False
     windows: bool = False  # one row per window instead of one per video
+    shots: bool = False  # the number of the shot of a window
 
     def schema(self) -> "pa.Schema":
         """The Arrow schema; every file format is read and written through it."""
@@ -45,6 +46,8 @@ class Columns:
             fields.append(("scores", pa.list_(pa.float32())))
         if self.embeddings:
             fields.append(("embedding", pa.list_(pa.float32())))
+        if self.shots:
+            fields.append(("shot", pa.int64()))  # cuts before the window
         if self.windows:
             fields.append(("last", pa.bool_()))  # true on the last row of a video
         return pa.schema(fields)
@@ -105,6 +108,8 @@ def make_row(scores: "VideoScores", columns: Columns) -> PredictionRow:
         row["scores"] = decimals(scores.probabilities)
     if columns.embeddings:
         row["embedding"] = decimals(scores.embedding)
+    if columns.shots:
+        row["shot"] = scores.shot
     if columns.windows:
         row["last"] = scores.last
     return row

@@ -1,5 +1,7 @@
 """What a format of tables offers, and the conversion between rows and Arrow tables."""
 
+import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,12 +33,38 @@ Groups = Iterator[tuple[RowGroup, pa.Table]]
 class TableFormat:
     """Writes tables group by group. `scan` reads all groups, `read` reads one again.
 
-    Both read only the columns of the schema they are given.
+    Both read only the columns of the schema they are given. A format whose tables are folders has
+    `write_folder`.
     """
 
     write: Callable[[IO[bytes], pa.Schema, Iterable[pa.Table]], None]
     scan: Callable[[Path, pa.Schema], Groups]
     read: Callable[[Path, pa.Schema, RowGroup], pa.Table]
+    write_folder: Callable[[Path, pa.Schema, Iterable[pa.Table]], None] | None = None
+
+    def save(self, path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+        """Write a complete table beside `path`, sync it and rename it; or leave no trace."""
+        beside = path.with_name(f".{path.name}.partial")
+        try:
+            if self.write_folder is not None:
+                remove(beside)
+                self.write_folder(beside, schema, tables)
+                remove(path)
+            else:
+                with beside.open("wb") as file:
+                    self.write(file, schema, tables)
+                    file.flush()
+                    os.fsync(file.fileno())
+            beside.replace(path)
+        finally:
+            remove(beside)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder, if there is one."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
 
 
 def is_vector(kind: pa.DataType) -> bool:

@@ -1,38 +1,15 @@
 """Merge the scores of windows into intervals, by smoothing and two thresholds."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from videopipe.prediction.timeline.timeline_settings import TimelineSettings
+
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TimelineSettings:
-    """How windows become intervals.
-
-    The score of a class at a time is the mean over windows whose centres lie within half of
-    `smooth_seconds`, near ones counting more. An interval is a stretch in which one class is the
-    most probable one and stays at or above `off`; it must reach `on` somewhere, and last for
-    `min_seconds`.
-    """
-
-    smooth_seconds: float
-    on: float = 0.5
-    off: float = 0.3
-    min_seconds: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("smooth_seconds", "min_seconds"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; expected 0 or more seconds")
-        if not 0 < self.off <= self.on <= 1:
-            raise ValueError(
-                f"the thresholds are on {self.on} and off {self.off}; expected 0 < off ≤ on ≤ 1"
-            )
+SAME_SECONDS = 1e-6
 
 
 class Segment(NamedTuple):
@@ -50,18 +27,23 @@ def find_segments(
     scores: Floats,
     labels: Sequence[str],
     settings: TimelineSettings,
+    shots: Sequence[int] | None = None,
 ) -> list[Segment]:
     """The intervals of one video; `scores` are (windows, classes), windows in order of time.
 
     A window speaks for the times that are nearer to its centre than to any other; the first and the
-    last also for the ends of the video.
+    last also for the ends of the video. Two windows without overlap are divided in the middle
+    between them. `shots` numbers the shots of the windows: nothing is smoothed across a cut.
     """
     if not len(starts):
         return []
     centres = (np.asarray(starts) + np.asarray(ends)) / 2
-    middles = (centres[1:] + centres[:-1]) / 2
+    apart = np.asarray(ends)[:-1] <= np.asarray(starts)[1:] + SAME_SECONDS
+    gaps = (np.asarray(ends)[:-1] + np.asarray(starts)[1:]) / 2
+    middles = np.where(apart, gaps, (centres[1:] + centres[:-1]) / 2)
     bounds = np.concatenate(([starts[0]], middles, [max(ends)]))  # (windows + 1,)
-    smooth = _smoothed(centres, scores, settings.smooth_seconds)
+    shot = np.zeros(len(starts), int) if shots is None else np.asarray(shots)
+    smooth = _smoothed(centres, scores, settings.smooth_seconds or 0.0, shot)
     best = smooth.argmax(1)
     height = smooth.max(1)
     kind = np.where(height >= settings.off, best, -1)
@@ -79,14 +61,17 @@ def find_segments(
     return found
 
 
-def _smoothed(centres: Floats, scores: Floats, seconds: float) -> Floats:
+def _smoothed(centres: Floats, scores: Floats, seconds: float, shot: NDArray[np.int64]) -> Floats:
     """A mean with triangular weights; one window for `seconds` of 0."""
     if seconds == 0:
         return scores
     smooth = np.empty_like(scores, np.float64)
     reach = seconds / 2
-    first = np.searchsorted(centres, centres - reach)
-    last = np.searchsorted(centres, centres + reach, side="right")
+    first = np.maximum(np.searchsorted(centres, centres - reach), np.searchsorted(shot, shot))
+    last = np.minimum(
+        np.searchsorted(centres, centres + reach, side="right"),
+        np.searchsorted(shot, shot, side="right"),
+    )
     for number, centre in enumerate(centres):
         near = slice(first[number], last[number])
         weights = 1 - np.abs(centres[near] - centre) / reach

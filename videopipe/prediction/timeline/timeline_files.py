@@ -1,10 +1,10 @@
 """Timelines as files: rows for tools, JSON, and subtitles for players (SRT, WebVTT)."""
 
 import json
-import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -12,7 +12,8 @@ from pretrained_2d.atomic import write_text
 from videopipe.errors import ConfigError
 from videopipe.prediction.table.formats import FORMATS
 from videopipe.prediction.table.table_format import as_table
-from videopipe.prediction.timeline.segments import Segment, TimelineSettings
+from videopipe.prediction.timeline.segments import Segment
+from videopipe.prediction.timeline.timeline_settings import TimelineSettings
 from videopipe.prediction.timeline.timeline_table import VideoTimeline
 
 ROWS_PER_GROUP = 4096
@@ -30,9 +31,9 @@ ROWS = pa.schema(
 Draw = Callable[[VideoTimeline, TimelineSettings], str]  # a file for one video, as text
 
 
-def check_names(outs: Iterable[Path]) -> None:
-    """ConfigError for a suffix that names no form of timelines."""
-    known = (*TABLES, ".json", *SUBTITLES, ".svg")
+def check_names(outs: Iterable[Path], others: Sequence[str] = ()) -> None:
+    """ConfigError for a suffix that names no form of timelines; `others` are written elsewhere."""
+    known = (*TABLES, ".json", *SUBTITLES, ".svg", *others)
     problems = [
         f"--timeline is '{out}'; expected a name ending in {', '.join(known)}"
         for out in outs
@@ -59,22 +60,23 @@ def write_timelines(
     if suffix in TABLES:
         _write_rows(out, timelines)
     elif suffix == ".json":
-        videos = [
-            {
-                "id": one.id,
-                "path": one.path,
-                "duration_seconds": one.duration_seconds,
-                "segments": [segment._asdict() for segment in one.segments],
-            }
-            for one in timelines
-        ]
-        content = {"settings": asdict(settings), "videos": videos}
+        content = {"settings": asdict(settings), "videos": [as_json(one) for one in timelines]}
         write_text(out, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     else:
         make = draw if draw is not None and suffix == ".svg" else SUBTITLES[suffix]
         for one in timelines:
             name = f"{out.stem}.{Path(one.path).stem}.{one.id[:8]}{out.suffix}"
             write_text(out if one_video else out.with_name(name), make(one, settings))
+
+
+def as_json(one: VideoTimeline) -> dict[str, Any]:
+    """A video and its intervals as in a .json file."""
+    return {
+        "id": one.id,
+        "path": one.path,
+        "duration_seconds": one.duration_seconds,
+        "segments": [segment._asdict() for segment in one.segments],
+    }
 
 
 def _write_rows(out: Path, timelines: Iterable[VideoTimeline]) -> None:
@@ -88,15 +90,7 @@ def _write_rows(out: Path, timelines: Iterable[VideoTimeline]) -> None:
                 rows = []
         yield as_table(rows, ROWS)
 
-    beside = out.with_name(f".{out.name}.partial")
-    try:
-        with beside.open("wb") as file:
-            FORMATS[out.suffix.lower()].write(file, ROWS, tables())
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(out)
-    finally:
-        beside.unlink(missing_ok=True)
+    FORMATS[out.suffix.lower()].save(out, ROWS, tables())
 
 
 def _srt(one: VideoTimeline, _: TimelineSettings) -> str:

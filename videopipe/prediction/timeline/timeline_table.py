@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from videopipe.prediction.table.parts import scan_part
 from videopipe.prediction.table.table_format import vectors_of
-from videopipe.prediction.timeline.segments import Segment, TimelineSettings, find_segments
+from videopipe.prediction.timeline.segments import Segment, find_segments
+from videopipe.prediction.timeline.timeline_settings import TimelineSettings
 
 SCHEMA = pa.schema(
     [
@@ -36,10 +37,18 @@ class VideoTimeline:
 
 
 def read_timelines(
-    table: Path, labels: Sequence[str] | None, settings: TimelineSettings
+    table: Path,
+    labels: Sequence[str] | None,
+    settings: TimelineSettings,
+    *,
+    within_shots: bool = False,
 ) -> Iterator[VideoTimeline]:
-    """The timeline of every video of a table with windows and scores, in its order."""
-    for id_, group in groupby(_rows(table), key=lambda row: row["id"]):
+    """The timeline of every video of a table with windows and scores, in its order.
+
+    With `within_shots` the table has a column with the shot of each window.
+    """
+    schema = pa.schema([("shot", pa.int64()), *SCHEMA]) if within_shots else SCHEMA
+    for id_, group in groupby(_rows(table, schema), key=lambda row: row["id"]):
         rows = list(group)
         used = [row for row in rows if row["scores"] is not None]
         segments: list[Segment] = []
@@ -48,13 +57,14 @@ def read_timelines(
             names = labels or [str(number) for number in range(scores.shape[1])]
             starts = [row["start_seconds"] for row in used]
             ends = [row["end_seconds"] for row in used]
-            segments = find_segments(starts, ends, scores, names, settings)
+            shots = [row["shot"] for row in used] if within_shots else None
+            segments = find_segments(starts, ends, scores, names, settings, shots)
         yield VideoTimeline(id_, rows[0]["path"], rows[0]["duration_seconds"], segments)
 
 
-def _rows(table: Path) -> Iterator[dict[str, Any]]:
-    names = SCHEMA.names[:-1]
-    for _, group in scan_part(table, SCHEMA):
+def _rows(table: Path, schema: pa.Schema) -> Iterator[dict[str, Any]]:
+    names = schema.names[:-1]
+    for _, group in scan_part(table, schema):
         columns = [group[name].to_pylist() for name in names]
         for *values, scores in zip(*columns, vectors_of(group["scores"]), strict=True):
             yield {**dict(zip(names, values, strict=True)), "scores": scores}

@@ -3,6 +3,7 @@
 videos/a.mp4                 a file, or a folder of frames
 s3://bucket/a.mp4            an object; any protocol of fsspec
 shards/train-00.tar/a.mp4    a member of a tar file; the shard may be behind a URL too
+films.parquet/12-a.mp4       the bytes in row 12 of a Parquet or Arrow file
 """
 
 import os
@@ -10,6 +11,8 @@ import re
 
 URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 TAR_SUFFIX = ".tar"
+ARROW_SUFFIXES = frozenset({".parquet", ".arrow", ".feather"})
+STORED_IN = re.compile(r"\.(?:tar|parquet|arrow|feather)(?=/)", re.IGNORECASE)
 
 
 def is_remote(path: str) -> bool:
@@ -18,14 +21,11 @@ def is_remote(path: str) -> bool:
 
 
 def split_member(path: str) -> tuple[str, str] | None:
-    """(shard, member) of a path below a tar file; None for anything else."""
-    start = path.find(f"{TAR_SUFFIX}/")
-    while start >= 0:
-        end = start + len(TAR_SUFFIX)
-        shard = path[:end]
-        if is_remote(shard) or os.path.isfile(shard):  # noqa: PTH113 - called for every video
-            return shard, path[end + 1 :]
-        start = path.find(f"{TAR_SUFFIX}/", end)
+    """(container, member) of a path below a tar, Parquet or Arrow file; None for anything else."""
+    for found in STORED_IN.finditer(path):
+        container = path[: found.end()]
+        if is_remote(container) or os.path.isfile(container):  # noqa: PTH113 - for every video
+            return container, path[found.end() + 1 :]
     return None
 
 

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 from videopipe.errors import DataError, DecodeError
 from videopipe.system.pool_worker import heartbeat
-from videopipe.video.sources.addresses import is_remote, split_member
+from videopipe.video.sources.addresses import ARROW_SUFFIXES, is_remote, split_member
+from videopipe.video.sources.byte_columns import row_bytes
 from videopipe.video.sources.remote import NO_SUCH_OBJECT, copy_object, describe, retried
 from videopipe.video.sources.scratch import scratch_file
 from videopipe.video.sources.tar_shards import members_of
@@ -53,6 +54,10 @@ def is_gone(reason: str) -> bool:
 
 @contextmanager
 def _member(path: str, shard: str, name: str) -> Iterator[Path]:
+    if PurePosixPath(shard).suffix.lower() in ARROW_SUFFIXES:
+        with _row(path, shard, name) as copy:
+            yield copy
+        return
     place = members_of(shard).get(name)
     if place is None:
         raise DecodeError(path, f"{NO_SUCH_FILE} in the shard")
@@ -74,6 +79,22 @@ def _member(path: str, shard: str, name: str) -> Iterator[Path]:
             with copy.open("r+b") as file:
                 _copy(path, source, file, size)
             yield copy
+
+
+@contextmanager
+def _row(path: str, table: str, name: str) -> Iterator[Path]:
+    """The bytes of a row of a Parquet or Arrow file."""
+    content = row_bytes(table, name)
+    if hasattr(os, "memfd_create") and content.size <= LARGEST_IN_MEMORY_BYTES:
+        with open(os.memfd_create("row"), "r+b") as memory:  # noqa: PTH123 - a descriptor
+            memory.write(content)
+            memory.flush()
+            del content
+            yield Path(f"/proc/self/fd/{memory.fileno()}")
+        return
+    with scratch_file(path, _suffix(name), content.size) as copy:
+        copy.write_bytes(content)
+        yield copy
 
 
 def _copy(path: str, source: IO[bytes], target: IO[bytes], size: int) -> None:

@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from videopipe.prediction.timeline.segments import TimelineSettings, find_segments
+from videopipe.prediction.timeline.segments import find_segments
+from videopipe.prediction.timeline.timeline_settings import TimelineSettings
 
 LABELS = ("a", "b", "c")
 EXACT = TimelineSettings(smooth_seconds=0.0)
@@ -70,3 +71,15 @@ def test_intervals_are_ordered_and_inside_the_video(best, smooth_seconds):
 def test_settings_that_make_no_sense(values, message):
     with pytest.raises(ValueError, match=message):
         TimelineSettings(**({"smooth_seconds": 0.0} | values))
+
+
+def test_a_change_lies_at_a_cut_and_nothing_is_smoothed_across_it():
+    # Two shots, of five seconds and of one: the last window is cut short by the end of its shot.
+    starts, ends = [0.0, 1.5, 3.0, 5.0], [2.0, 3.5, 5.0, 6.0]
+    scores = np.array([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.0, 1.0]])
+    settings = TimelineSettings(smooth_seconds=10)
+    found = find_segments(starts, ends, scores, LABELS, settings, shots=[0, 0, 0, 1])
+    assert [segment[:3] for segment in found] == [(0.0, 5.0, "a"), (5.0, 6.0, "b")]
+    assert [segment.score for segment in found] == pytest.approx([0.9, 1.0])
+    smooth = find_segments(starts, ends, scores, LABELS, settings)
+    assert smooth[0].score < 0.9

@@ -28,7 +28,7 @@ CLIP_SECONDS, RATE = 3.0, 16.0
 
 def test_every_form_has_the_same_intervals(tiny_model, noisy_video, tmp_path, capsys):
     film = noisy_video(tmp_path / "film.mp4", 3, 60)
-    forms = ("csv", "parquet", "json", "srt", "vtt", "svg")
+    forms = ("csv", "parquet", "json", "srt", "vtt", "svg", "html")
     files = [str(tmp_path / f"film.{form}") for form in forms]
     options = [word for file in files for word in ("--timeline", file)]
     command = ["predict", str(tiny_model), str(film), "--out", str(tmp_path / "windows.parquet")]
@@ -56,6 +56,9 @@ def test_every_form_has_the_same_intervals(tiny_model, noisy_video, tmp_path, ca
     kinds = [element.tag.rpartition("}")[2] for element in picture.iter()]
     assert kinds.count("image") == 1
     assert kinds.count("rect") == len(segments)
+    page = (tmp_path / "film.html").read_text()
+    assert page.count("<rect ") == len(segments)
+    assert page.count("data:image/jpeg;base64") == 1
 
 
 def test_a_file_per_video_and_bad_names(tiny_model, noisy_video, tmp_path, capsys):
