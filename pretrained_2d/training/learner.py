@@ -194,7 +194,8 @@ def start_processes(recipe: Recipe, out: Path) -> Accelerator:
     if accelerator.distributed_type not in WAYS_TO_RUN:
         raise TrainingError(
             f"accelerate was configured for {accelerator.distributed_type.value}; training runs in"
-            " one process, on several GPUs (--multi_gpu) or in several CPU processes (--cpu)"
+            " one process, on several GPUs (--multi_gpu) or in several CPU processes (--cpu);"
+            " sharding: full in the recipe takes the place of --use_fsdp"
         )
     return accelerator
 
