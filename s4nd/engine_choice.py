@@ -1,7 +1,8 @@
 """Which engine is expected to be faster: a model of their cost, fitted to tools/bench_layer.py.
 
 `python tools/bench_layer.py --crossover` measures both engines over many shapes and prints what
-this model would have chosen. It was fitted on a CPU and is used for other devices too.
+this model would have chosen. It was fitted on a CPU; other devices are measured, see
+`engine_measurement.py`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from torch import Tensor
+
 from s4nd.conv import Mixing
+from s4nd.engine_measurement import measured_choice
 
 # Nanoseconds on one core, forward and backward, for one channel.
 PER_PRODUCT = 0.06  # of one sample with one entry of a Toeplitz matrix
@@ -17,6 +21,17 @@ PER_MATRIX_ENTRY = 10.0  # building a Toeplitz matrix and summing its gradient
 PER_TRANSFORMED_SAMPLE = 30.0  # of the zero-padded signal
 PER_SPECTRUM_PRODUCT = 4.0  # one more rank, or one more channel of a dense layer
 BATCH = 64  # assumed, so that neither results nor a traced layer depend on the batch size
+
+
+def takes_matmul(
+    sizes: Sequence[int], lengths: Sequence[int], channels: int, mixing: Mixing, like: Tensor
+) -> bool:
+    """The choice of `auto` on the device of `like`: by the model, or as measured there."""
+    if like.device.type != "cpu":
+        measured = measured_choice(sizes, lengths, channels, mixing, like)
+        if measured is not None:
+            return measured
+    return prefers_matmul(sizes, lengths, channels, mixing)
 
 
 def prefers_matmul(

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from s4nd import compiled, conv
 from s4nd.axis import AxisConfig, AxisStateSpace, check_bandlimit
 from s4nd.cache import KernelCache, saved_tensor_hooks
-from s4nd.engine_choice import prefers_matmul
+from s4nd.engine_choice import takes_matmul
 from s4nd.kernel_sampling import Wanted, sample
 
 Engine = Literal["auto", "matmul", "fft"]
@@ -36,7 +36,8 @@ class S4ND(nn.Module):
     channels: of the signal. axes: one AxisConfig per axis, in tensor order; 3D is (time, height,
     width). Depthwise by default, with `multiplier` kernels per channel; with `out_channels` every
     output mixes all channels, and D adds the same weighted sum of them to each.
-    engine: `matmul` (Toeplitz products), `fft`, or `auto`, which chooses by shape.
+    engine: `matmul` (Toeplitz products), `fft`, or `auto`, which chooses by shape: by a rule on
+    CPUs, by a measurement on other devices (`s4nd.engine_measurement`).
 
     A signal longer than an axis's `size` (in base samples) gets a kernel of `size`.
     """
@@ -176,7 +177,8 @@ class S4ND(nn.Module):
         if self.engine != "auto":
             return self.engine
         lengths = self._lengths(shape, self._rates(rate))
-        return "matmul" if prefers_matmul(shape, lengths, self.channels, self.mixing) else "fft"
+        matmul = takes_matmul(shape, lengths, self.channels, self.mixing, self.D)
+        return "matmul" if matmul else "fft"
 
     def _lengths(self, shape: Sequence[int], rates: Sequence[float]) -> list[int]:
         """Samples of the kernel of each axis: as many as the signal has, at most `size`."""

@@ -12,6 +12,8 @@ import pytest
 # Some virtual machines announce matrix units (AMX) they do not have; bf16 layers would then kill
 # the process. Must be set before torch is imported.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+# On a GPU `engine="auto"` would measure, and results would depend on the machine.
+os.environ.setdefault("S4ND_ENGINE_CHOICE", "rule")
 
 pytest_plugins = ["tests.browser", "tests.videopipe.tiny_model"]
 

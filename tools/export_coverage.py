@@ -17,19 +17,19 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import timm
 import torch
 from inflation_coverage import (
     CLASSES,
     FRAMES,
     append,
     make_lively,
+    networks,
     read,
     smallest_input,
-    smallest_of_families,
 )
 
 from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
+from pretrained_2d.networks.backbones import build
 from videopipe.export.agreement import compare
 from videopipe.export.checkpoint_export import TOLERANCE
 from videopipe.export.clip_graph import GraphInput, trace
@@ -42,7 +42,7 @@ METHODS = ("s4nd", "none", "s3d", "i3d", "center")
 def try_export(name: str, size: int, options: dict[str, Any], method: str) -> dict[str, Any]:
     """Export one inflated network; how far onnxruntime is from it, and its operators."""
     torch.manual_seed(0)
-    network = timm.create_model(name, num_classes=CLASSES, **options).eval()
+    network = build(name, num_classes=CLASSES, **options).eval()
     make_lively(network)
     folded = inflate(network, method=method, num_frames=FRAMES, image_size=size).eval()
     preprocessing = Preprocessing(image_size=size)
@@ -71,22 +71,21 @@ def try_export(name: str, size: int, options: dict[str, Any], method: str) -> di
 
 
 def run(out: Path, minutes: float, methods: list[str], families: int | None) -> bool:
-    """Resume the last run; True when nothing is left. One method after the other."""
-    chosen = smallest_of_families(1, out.with_suffix(".sizes.json"))[:families]
+    """Resume the last run; True when nothing is left. All methods of a family, then the next."""
+    every = networks(1, out.with_suffix(".sizes.json"))
+    chosen = [line for line in every if line[1].startswith("timm/")][:families]
     done = {(line["name"], line["method"]) for line in read(out)}
-    inputs: dict[str, tuple[int, dict[str, Any]]] = {}
     end = time.monotonic() + 60 * minutes
-    for method in methods:
-        for family, name, count in chosen:
-            if (name, method) in done:
-                continue
+    for family, name, count in chosen:
+        missing = [method for method in methods if (name, method) not in done]
+        found: tuple[int, dict[str, Any]] | None = None
+        for method in missing:
             if time.monotonic() > end:
                 return False
             line = {"family": family, "name": name, "parameters": count, "method": method}
             try:
-                if name not in inputs:
-                    inputs[name] = smallest_input(name)
-                line |= try_export(name, *inputs[name], method)
+                found = found or smallest_input(name)
+                line |= try_export(name, *found, method)
             except Exception as error:  # noqa: BLE001 - every failure is a result here
                 line["error"] = f"{type(error).__name__}: {error}"[:600]
             append(out, [line])

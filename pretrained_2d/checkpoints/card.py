@@ -1,6 +1,6 @@
 """The card of a checkpoint: everything but the weights that is needed to use a model."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -41,10 +41,12 @@ class Preprocessing:
         """uint8 (batch, channels, *axes) -> float32 of the same shape, mean 0 and std 1."""
         import torch
 
-        shape = (1, -1) + (1,) * (signal.ndim - 2)
-        mean = torch.tensor(self.mean, device=signal.device).view(shape) * 255
-        std = torch.tensor(self.std, device=signal.device).view(shape) * 255
-        return (signal.float() - mean) / std
+        def by_channel(values: Sequence[float]) -> "Tensor":
+            # Filled on the device: copying a list there would make the host wait in every step.
+            filled = [torch.full((), float(value), device=signal.device) for value in values]
+            return torch.stack(filled).view((1, -1) + (1,) * (signal.ndim - 2)) * 255
+
+        return (signal.float() - by_channel(self.mean)) / by_channel(self.std)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,24 @@ from pretrained_2d.errors import TrainingError
 from pretrained_2d.training.optimiser import ParameterGroup, build_optimizer
 from pretrained_2d.training.recipe import Recipe
 from pretrained_2d.training.recomputation import recompute_blocks, release_blocks
+from pretrained_2d.training.sharding import (
+    copy_parts,
+    copy_whole,
+    divided_state,
+    sharded_copy,
+    whole,
+    whole_state,
+)
 
 WAYS_TO_RUN = (DistributedType.NO, DistributedType.MULTI_GPU, DistributedType.MULTI_CPU)
 
 
 class Learner:
-    """Holds everything that a step changes."""
+    """Holds everything that a step changes.
+
+    model: the network as it was given. trained: what steps change, which is the same network or,
+    where parameters are sharded, a copy of it; `gather` then brings its weights back.
+    """
 
     def __init__(
         self,
@@ -33,16 +46,31 @@ class Learner:
     ) -> None:
         self.model, self.groups, self.accelerator = model, groups, accelerator
         self.limit = math.inf if recipe.clip_grad_norm is None else recipe.clip_grad_norm
-        model.to(accelerator.device)
+        self.sharded = recipe.sharding == "full" and accelerator.num_processes > 1
+        model.to("cpu" if self.sharded else accelerator.device)
         self.ema = average_weights(model, recipe.ema_decay) if recipe.ema_decay else None
-        if recipe.gradient_checkpointing and not recompute_blocks(model):
+        self.trained = sharded_copy(model, accelerator.device) if self.sharded else model
+        if recipe.gradient_checkpointing and not recompute_blocks(self.trained):
             raise TrainingError(
                 "gradient_checkpointing: this network has no blocks, modules in a ModuleList or "
                 "Sequential; leave it off, or raise accumulation to need less memory"
             )
         if recipe.compile:
-            model.compile()
-        self.wrapped, self.optimizer = accelerator.prepare(model, build_optimizer(groups, recipe))
+            self.trained.compile()
+        optimizer = build_optimizer(self._groups_of(self.trained), recipe)
+        if self.sharded:
+            self.wrapped, self.optimizer = self.trained, accelerator.prepare(optimizer)
+        else:
+            self.wrapped, self.optimizer = accelerator.prepare(model, optimizer)
+
+    def _groups_of(self, network: nn.Module) -> list[ParameterGroup]:
+        """The groups with the parameters of this network in place of those of the same names."""
+        names = {id(parameter): name for name, parameter in self.model.named_parameters()}
+        mine = dict(network.named_parameters())
+        return [
+            replace(group, parameters=tuple(mine[names[id(each)]] for each in group.parameters))
+            for group in self.groups
+        ]
 
     @property
     def kept(self) -> nn.Module:
@@ -51,39 +79,70 @@ class Learner:
 
     @property
     def networks(self) -> list[nn.Module]:
-        """The network that is trained, and its average."""
-        return [self.model] if self.ema is None else [self.model, self.ema.module]
+        """The network that is trained, its original, and its average."""
+        networks = [self.trained] if self.ema is None else [self.trained, self.ema.module]
+        return [*networks, self.model] if self.sharded else networks
+
+    def __call__(self, *arguments: Any) -> Tensor:
+        """Logits, in training."""
+        if not self.sharded:
+            return self.wrapped(*arguments)
+        with self.accelerator.autocast():
+            return self.wrapped(*arguments).float()
 
     def update(self, factor: float, step: int) -> Tensor:
         """Change the weights by the gathered gradient at `factor` of the peak rates; its norm."""
         for settings, group in zip(self.optimizer.param_groups, self.groups, strict=True):
             settings["lr"] = group.lr * factor
-        parameters = [parameter for group in self.groups for parameter in group.parameters]
-        norm: Tensor = self.accelerator.clip_grad_norm_(parameters, self.limit)
+        parameters = [each for group in self.optimizer.param_groups for each in group["params"]]
+        norm: Tensor = whole(self.accelerator.clip_grad_norm_(parameters, self.limit))
         self.optimizer.step()
         # The fused AdamW leaves the version counters alone, by which layers that keep their
         # kernels in evaluation notice that a parameter has changed.
         increment_version(parameters)
         self.optimizer.zero_grad()
         if self.ema is not None:
+            self.gather()
             self.ema.update(self.model, step=step + 1)
         return norm
 
+    def gather(self) -> None:
+        """Bring the weights of a sharded copy back to the network; in every process."""
+        if self.sharded:
+            copy_whole(self.trained, self.model)
+
+    @contextmanager
+    def evaluated(self) -> Iterator[nn.Module]:
+        """The network that is kept, in evaluation mode on the device; in every process."""
+        self.gather()
+        network = self.kept.to(self.accelerator.device)
+        network.eval()
+        yield network
+        if self.sharded:
+            network.to("cpu")
+        self.trained.train()
+
     def state(self) -> dict[str, Any]:
-        """Weights, optimiser, average and scaler."""
-        scaler = self.accelerator.scaler
+        """Weights, optimiser, average and scaler, all of them whole; in every process."""
+        self.gather()
+        scaler, optimizer = self.accelerator.scaler, self.optimizer.state_dict()
         return {
             "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            "optimizer": whole_state(optimizer) if self.sharded else optimizer,
             "ema": None if self.ema is None else self.ema.module.state_dict(),
             "scaler": None if scaler is None else scaler.state_dict(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Load what `state` returned."""
+        """Load what `state` returned, in one process or in several, sharded or not."""
         self.model.load_state_dict(state["model"])
+        saved = state["optimizer"]
+        if self.sharded:
+            copy_parts(self.model, self.trained)
         try:
-            self.optimizer.load_state_dict(state["optimizer"])
+            self.optimizer.load_state_dict(
+                divided_state(saved, self.optimizer) if self.sharded else saved
+            )
         except ValueError as error:
             raise TrainingError(
                 f"the saved optimiser has other groups of parameters than this version ({error}); "
@@ -96,9 +155,10 @@ class Learner:
 
     def release(self) -> None:
         """Give the network back as it was: Accelerate wraps `forward` for mixed precision."""
+        self.gather()
         self.accelerator.unwrap_model(self.model, keep_fp32_wrapper=False)
         release_blocks(self.model)
-        self.model.eval()
+        self.model.to(self.accelerator.device).eval()
 
 
 def average_weights(model: nn.Module, decay: float) -> ModelEmaV3:
@@ -134,7 +194,8 @@ def start_processes(recipe: Recipe, out: Path) -> Accelerator:
     if accelerator.distributed_type not in WAYS_TO_RUN:
         raise TrainingError(
             f"accelerate was configured for {accelerator.distributed_type.value}; training runs in"
-            " one process, on several GPUs (--multi_gpu) or in several CPU processes (--cpu)"
+            " one process, on several GPUs (--multi_gpu) or in several CPU processes (--cpu);"
+            " sharding: full in the recipe takes the place of --use_fsdp"
         )
     return accelerator
 

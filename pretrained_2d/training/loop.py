@@ -110,7 +110,7 @@ class TrainingRun:
             start=self.step,
             pin_memory=self.accelerator.device.type == "cuda",
         )
-        self.learner.model.train()
+        self.learner.trained.train()
         save_every = self.recipe.checkpoint_every_steps
         while self.step < span.end:
             gradient_norm = self._take_step(span, batches)
@@ -168,12 +168,11 @@ class TrainingRun:
             signal, targets = self.mixing(signal, targets, self.step)
         part = self.shares.rank * self.shares.accumulation + index
         torch.manual_seed(derive_seed(self.recipe.seed, "model", self.step, part))
-        network = self.learner.wrapped
         # The backward pass too: with gradient checkpointing it calls the network again.
         with nullcontext() if self.recipe.compile else DepthwiseByProducts():
-            logits = network(signal) if phase.rate == 1 else network(signal, phase.rate)
+            logits = self.learner(signal) if phase.rate == 1 else self.learner(signal, phase.rate)
             loss = self.objective.loss(logits, targets)[:count].sum()
-            # DDP computes the mean over processes; the gradient of the batch is their sum.
+            # DDP and FSDP compute the mean over processes; the gradient of the batch is their sum.
             self.accelerator.backward(loss * (self.shares.processes / size))
         with torch.no_grad():
             correct = self.objective.correct(logits, targets)[:count].sum()
@@ -191,15 +190,13 @@ class TrainingRun:
         )
 
     def _evaluate(self, evaluate: Evaluate, epoch: int) -> None:
-        network = self.learner.kept
-        network.eval()
         with (
+            self.learner.evaluated() as network,
             torch.no_grad(),
             self.accelerator.autocast(),
             out_of_memory_as(EVALUATION_BATCH_TOO_LARGE),
         ):
             self.metrics = dict(evaluate(network))
-        self.learner.model.train()
         self.report.write_evaluation(self.step, epoch, self.metrics)
         for name in improved(self.metrics, self.best, self.monitor):
             self.best[name] = Best(self.metrics[name], self.step, epoch)
@@ -208,6 +205,7 @@ class TrainingRun:
                 save_network(folder, network, self.card, self.metrics, epoch)
 
     def _publish(self) -> None:
+        self.learner.gather()
         if self.accelerator.is_main_process:
             epochs = sum(span.phase.epochs for span in self.spans)
             save_network(self.out / "last", self.learner.kept, self.card, self.metrics, epochs)
@@ -217,9 +215,10 @@ class TrainingRun:
 
     def _save(self) -> None:
         report = self.report.state(self.factor)  # raises before a diverged run is saved
+        learned = self.learner.state()
         if self.accelerator.is_main_process:
             state = {
-                **self.learner.state(),
+                **learned,
                 "settings": self.recipe.result_settings(),
                 "batch_size": self.batch_size,
                 "report": report,
@@ -262,8 +261,8 @@ class TrainingRun:
             self._backward(phase, signals, targets, 0, part, part)
 
         if phase.begin is not None:
-            phase.begin(self.learner.model)
-        self.learner.model.train()
+            phase.begin(self.learner.trained)
+        self.learner.trained.train()
         with (
             leaving_no_trace(self.learner.model),
             self.accelerator.no_sync(self.learner.wrapped),

@@ -67,6 +67,11 @@ class Recipe:
     gradient_checkpointing: bool = setting(
         False, "compute blocks again in the backward pass, to need less memory", runtime=True
     )
+    sharding: Literal["none", "full"] = setting(
+        "none",
+        "full: every process holds a part of each parameter (FSDP2), to need less memory",
+        runtime=True,
+    )
     tensorboard: bool = setting(False, "also write TensorBoard files to logs/", runtime=True)
 
     def __post_init__(self) -> None:
@@ -82,6 +87,12 @@ class Recipe:
             "batch_size",
             self.batch_size,
             "at least 1",
+        )
+        _require(
+            self.sharding == "none" or self.batch_size != "auto",
+            "batch_size",
+            self.batch_size,
+            "a number with sharding: full, where no process can run out of memory alone",
         )
         _require(self.lr > 0, "lr", self.lr, "above 0")
         _require(

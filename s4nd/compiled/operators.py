@@ -64,8 +64,10 @@ def _save_taps(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor])
     ctx.numbers = inputs[1:]
 
 
-def _taps_autograd(ctx: Any, of_taps: Tensor, _of_sums: Tensor) -> tuple[Any, ...]:
+def _taps_autograd(ctx: Any, of_taps: Tensor | None, _of_sums: Tensor) -> tuple[Any, ...]:
     sums, *parameters = ctx.saved_tensors
+    if of_taps is None:
+        return [None] * len(parameters), None, None, None, None
     return _taps_backward(of_taps, sums, parameters, *ctx.numbers), None, None, None, None
 
 
@@ -192,9 +194,11 @@ def _save_product(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, list[
     ctx.save_for_backward(inputs[1], *output[1], *inputs[2])
 
 
-def _product_autograd(ctx: Any, grad: Tensor, _of_kept: list[Tensor]) -> tuple[Any, ...]:
+def _product_autograd(ctx: Any, grad: Tensor | None, _of_kept: list[Tensor]) -> tuple[Any, ...]:
     skip, *saved = ctx.saved_tensors
     kept, matrices = saved[: len(saved) // 2], saved[len(saved) // 2 :]
+    if grad is None:  # nothing depends on the output
+        return None, None, [None] * len(matrices)
     of_signal = ctx.needs_input_grad[0]
     g_signal, *others = _product_backward(grad, skip, kept, matrices, of_signal)
     return g_signal if of_signal else None, *others

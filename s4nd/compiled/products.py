@@ -103,7 +103,8 @@ def _scatter(product: Tensor, signal: Tensor, skip: Tensor, found: Tensor) -> No
     loop = transpose.scatter
     if channels_lie_last(found):
         loop, signal, found = transpose.scatter_last, signal.movedim(1, -1), found.movedim(1, -1)
-    given = (product, signal.contiguous(), skip.contiguous(), found)
+    # A copy of the parameter: an array would fix its memory, which FSDP frees and makes again.
+    given = (product, signal.contiguous(), skip.clone(memory_format=torch.contiguous_format), found)
     loop(*[_numbers(x) for x in given], team())
 
 

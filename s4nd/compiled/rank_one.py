@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -72,4 +73,9 @@ def backward(
 
 
 def _numbers(x: Tensor) -> Array:
-    return x.detach().contiguous().numpy()
+    """An array with the memory of the tensor.
+
+    Not by `numpy()`, which fixes that memory for ever: FSDP frees and makes that of parameters.
+    """
+    array: Array = numpy.from_dlpack(x.detach().contiguous())
+    return array

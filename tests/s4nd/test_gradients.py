@@ -73,6 +73,16 @@ def test_second_derivatives_in_plain_torch(plain, engine, basis):
     assert torch.autograd.gradgradcheck(output, inputs, fast_mode=True, atol=1e-4)
 
 
+@pytest.mark.usefixtures("form")
+@pytest.mark.parametrize("engine", ["matmul", "fft"])
+@pytest.mark.parametrize("sizes", [(3,), (3, 2)])
+def test_first_derivatives_pass_gradcheck(engine, sizes):
+    """Also for outputs that nothing depends on, whose gradient is undefined."""
+    layer = double_layer(engine, sizes=sizes)
+    signal = torch.randn(1, 2, *sizes).double().requires_grad_()
+    assert torch.autograd.gradcheck(layer, [signal], fast_mode=True)
+
+
 @pytest.mark.parametrize("sizes", [(3,), (3, 2)])
 def test_second_derivatives_of_the_compiled_form_are_refused(sizes):
     layer = double_layer("matmul", sizes=sizes)

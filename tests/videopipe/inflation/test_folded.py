@@ -237,6 +237,27 @@ def test_compiles_as_one_graph_and_trains(method: str) -> None:
             torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("method", METHODS)
+def test_one_graph_for_clips_in_batches_of_any_size(method: str) -> None:
+    """In evaluation. The second size makes the batch dynamic, a third one compiles nothing."""
+    torch._dynamo.reset()
+    graphs = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> object:
+        graphs.append(graph)
+        return torch._dynamo.lookup_backend("aot_eager")(graph, inputs)
+
+    network = inflate(Compiled(), method=method, **SMALL).eval()
+    compiled = torch.compile(network, fullgraph=True, backend=backend)
+    with torch.no_grad():
+        for batch in (2, 3, 5):
+            clips = torch.randn(batch, 3, 6, 16, 16)
+            torch.testing.assert_close(compiled(clips), network(clips), rtol=1e-4, atol=1e-5)
+    assert len(graphs) == 2
+
+
 @pytest.mark.parametrize("method", METHODS[:-1])
 def test_exports(method: str) -> None:
     network = inflate(Compiled(), method=method, **SMALL).eval()
