@@ -310,6 +310,8 @@ def _processor_seconds() -> float:
 def preload() -> None:
     """Import what the tests need and no mutant changes: test runs are forked and start with it."""
     os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False  # every mutant would compile all modules and tests again
     os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")  # as in tests/conftest.py
     for name in PRELOADED:
         importlib.import_module(name)
@@ -340,12 +342,15 @@ def _run_tests(tree: Path, groups: list[list[str]], reporter: Reporter) -> None:
 
 
 def copy_tree(target: Path) -> Path:
-    """A copy of the files that git tracks."""
+    """A copy of the files that git tracks, with the loops that numba has compiled for them."""
     names = subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True)
     for name in names.splitlines():
         if (ROOT / name).is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, target / name)
+    for cached in ROOT.glob("s4nd/compiled/__pycache__/*.nb?"):  # compiling takes half a minute
+        (target / cached.relative_to(ROOT)).parent.mkdir(exist_ok=True)
+        shutil.copy2(cached, target / cached.relative_to(ROOT))
     return target
 
 
