@@ -37,9 +37,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Deselect the tests of real files where there are none; the header says so."""
     if SHARED.is_dir():
         return
-    real = [item for item in items if "shared" in getattr(item, "fixturenames", ())]
+    real = [item for item in items if _reads_real_files(item)]
     config.hook.pytest_deselected(items=real)
-    items[:] = [item for item in items if "shared" not in getattr(item, "fixturenames", ())]
+    items[:] = [item for item in items if not _reads_real_files(item)]
+
+
+def _reads_real_files(item: pytest.Item) -> bool:
+    """A parameter of that name is something else."""
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    return "shared" in getattr(item, "fixturenames", ()) and "shared" not in parameters
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,7 @@ and resumes the open ones with the test files that have not passed yet.
 
 import argparse
 import ast
+import gc
 import importlib
 import json
 import os
@@ -326,6 +327,7 @@ def _run_tests(tree: Path, groups: list[list[str]], reporter: Reporter) -> None:
     os.chdir(tree)
     os.environ["PYTHONPATH"] = str(tree)
     sys.path.insert(0, str(tree))
+    gc.freeze()  # pytest collects garbage at its end, and what is preloaded stays
     options = ["-x", "-q", "-p", "no:cacheprovider", f"--timeout={WALL_SECONDS_PER_TEST}"]
     try:
         # Most mutants fail in the nearest file; the others are not even collected then.
