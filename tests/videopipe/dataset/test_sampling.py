@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from videopipe.dataset.notation import FrameNotation, describe_sampling, parse_notation
 from videopipe.dataset.sampling import (
     Clip,
+    adjacent_windows,
     center_clip,
     dense_clips,
     frame_times,
@@ -35,6 +36,38 @@ def test_worked_examples() -> None:
     assert spans(dense_clips(10, 2, 3)) == [(0, 2), (4, 6), (8, 10)]
     assert [random_clip(10, 2, f).start_seconds for f in (0, 0.5, 1)] == [0, 4, 8]
     assert center_clip(10, 2) == Clip(4, 6)
+
+
+def test_what_differs_by_rounding_is_the_same() -> None:
+    """A rest below a millisecond makes no further window, one above does."""
+    for tail, windows in ((-0.0009, 2), (0.0, 2), (0.0009, 2), (0.0011, 3)):
+        assert len(adjacent_windows(4 + tail, 2)) == windows
+        assert len(sliding_windows(4 + tail, 2, 2)) == windows
+        assert len(sliding_windows(2 + tail, 2, 2)) == windows - 1
+    assert len(sliding_windows(3.9995, 2, 1)) == 3
+    assert frame_times(Clip(0, 2), 2, 1.9995, "error") == [0.5, 1.5]
+    with pytest.raises(ValueError, match="lasts"):
+        frame_times(Clip(0, 2), 2, 1.9985, "error")
+
+
+@given(seconds, seconds)
+def test_adjacent_windows_are_a_grid_that_ends_behind_the_video(
+    duration: float, window: float
+) -> None:
+    if duration / window > 2000:
+        return
+    clips = adjacent_windows(duration, window)
+    assert [clip.start_seconds for clip in clips] == [i * window for i in range(len(clips))]
+    assert clips[-1].start_seconds < max(duration, 1e-6)
+    assert clips[-1].end_seconds == pytest.approx(len(clips) * window)
+    assert clips[-1].end_seconds >= duration - 1e-3 - 1e-9 * duration
+
+
+def test_one_dense_clip_is_in_the_middle_and_an_empty_video_does_not_loop() -> None:
+    assert spans(dense_clips(10, 2, 1)) == [(4, 6)]
+    assert spans(dense_clips(10, 2, 2)) == [(0, 2), (8, 10)]
+    assert spans(dense_clips(1, 2, 3)) == [(0, 2)] * 3
+    assert frame_times(Clip(0, 2), 2, 0.0, "loop") == [0.5, 1.5]
 
 
 def test_drop_tail_is_what_the_paper_s_loader_did() -> None:
