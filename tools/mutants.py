@@ -141,7 +141,7 @@ def _expressions(node: ast.AST) -> Iterator[ast.expr]:
     if isinstance(node, ast.keyword) and node.arg in SILENT_KEYWORDS:
         return
     if isinstance(node, ast.Assign | ast.AnnAssign):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        targets: list[ast.expr] = node.targets if isinstance(node, ast.Assign) else [node.target]
         if any(isinstance(target, ast.Name) and target.id in SILENT_NAMES for target in targets):
             return
     if isinstance(node, ast.expr):
