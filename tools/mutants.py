@@ -17,30 +17,26 @@ and resumes the open ones with the test files that have not passed yet.
 """
 
 import argparse
-import ast
 import gc
 import importlib
 import json
 import os
 import random
-import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from copy import deepcopy
 from dataclasses import asdict, dataclass, field
-from functools import cache
 from pathlib import Path
 from queue import Queue
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("s4nd", "pretrained_2d", "videopipe")
+from mutant_changes import Mutant, mutants_of
+from mutant_tests import ROOT, groups_of_tests
+
 TARGETS = (
     "s4nd/*.py",
     "pretrained_2d/training/*.py",
@@ -63,39 +59,6 @@ PRELOADED = (
     "accelerate", "av", "hypothesis", "matplotlib.pyplot", "numba", "pyarrow.parquet", "pytest",
     "timm", "torch", "torchvision", "yaml",
 )  # fmt: skip
-SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
-    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult,
-    ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult, ast.And: ast.Or, ast.Or: ast.And,
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
-    ast.In: ast.NotIn, ast.NotIn: ast.In,
-}  # fmt: skip
-# Left out, because no result depends on them: texts, placement, checks of what is always so, and
-# sizes that trade memory for time.
-SILENT_CALLS = {"setting", "field", "warn", "warning", "info", "debug", "print", "add_argument"}
-SILENT_KEYWORDS = {
-    "daemon", "device", "fused", "indent", "memory_format", "non_blocking", "on_progress",
-    "pin_memory", "set_to_none", "strict", "unit",
-}  # fmt: skip
-SILENT_NAMES = {
-    "__all__", "BYTES_PER_GROUP", "CACHE_BYTES", "COLUMNS_AT_ONCE", "LARGEST_AUTOMATIC_BATCH",
-    "LARGEST_AUTO_BATCH", "LONGEST_MATRIX", "LONGEST_WAIT_SECONDS", "MAX_ENTRIES",
-    "MOST_IDLE_POOLS", "NUM_SHOWN", "PAYLOADS_AHEAD", "PER_MATRIX_ENTRY", "PER_PRODUCT",
-    "PER_SPECTRUM_PRODUCT", "PER_TRANSFORMED_SAMPLE", "RAW_BYTES_AT_A_TIME", "RESAMPLES_AT_ONCE",
-    "ROWS_PER_GROUP", "SECONDS_TO_END",
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """One changed expression of one file."""
-
-    file: str
-    line: int
-    before: str
-    after: str
-    start: int  # offsets into the file, in characters
-    end: int
 
 
 @dataclass
@@ -105,138 +68,6 @@ class Outcome:
     state: str
     by: str = ""  # the test that failed
     passed: dict[str, float] = field(default_factory=dict)  # test file: seconds of processor time
-
-
-def mutants_of(path: Path) -> Iterator[Mutant]:
-    """Every mutant of a file, in the order of its text."""
-    text = path.read_text()
-    starts = [0]
-    for line in text.splitlines(keepends=True):
-        starts.append(starts[-1] + len(line.encode()))
-    raw = text.encode()
-    for node in _expressions(ast.parse(text)):
-        for changed in _changes(node):
-            assert node.end_lineno is not None
-            assert node.end_col_offset is not None
-            first = starts[node.lineno - 1] + node.col_offset
-            last = starts[node.end_lineno - 1] + node.end_col_offset
-            yield Mutant(
-                path.relative_to(ROOT).as_posix(),
-                node.lineno,
-                ast.unparse(node),
-                ast.unparse(changed),
-                len(raw[:first].decode()),
-                len(raw[:last].decode()),
-            )
-
-
-def _expressions(node: ast.AST) -> Iterator[ast.expr]:
-    """Expressions that decide what is computed: no types, messages, decorators or docstrings."""
-    if isinstance(node, ast.Raise | ast.Assert | ast.JoinedStr | ast.Import | ast.ImportFrom):
-        return
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-        return
-    if isinstance(node, ast.Call) and _name(node.func) in SILENT_CALLS:
-        return
-    if isinstance(node, ast.keyword) and node.arg in SILENT_KEYWORDS:
-        return
-    if isinstance(node, ast.Assign | ast.AnnAssign):
-        targets: list[ast.expr] = node.targets if isinstance(node, ast.Assign) else [node.target]
-        if any(isinstance(target, ast.Name) and target.id in SILENT_NAMES for target in targets):
-            return
-    if isinstance(node, ast.expr):
-        yield node
-    for name, value in ast.iter_fields(node):
-        if name in {"annotation", "returns", "decorator_list", "bases"}:
-            continue
-        children = value if isinstance(value, list) else [value]
-        for child in children:
-            if isinstance(child, ast.AST):
-                yield from _expressions(child)
-
-
-def _name(function: ast.expr) -> str:
-    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-
-
-def _changes(node: ast.expr) -> Iterator[ast.expr]:
-    match node:
-        case ast.BinOp(op=op) | ast.BoolOp(op=op) if type(op) in SWAPPED:
-            if not any(isinstance(part, ast.Constant) and isinstance(part.value, str)
-                       for part in ast.walk(node)):  # fmt: skip
-                yield _with(node, op=SWAPPED[type(op)]())
-        case ast.Compare(ops=[op]) if type(op) in SWAPPED:
-            yield _with(node, ops=[SWAPPED[type(op)]()])
-        case ast.UnaryOp(op=ast.Not() | ast.USub(), operand=operand):
-            yield operand
-        case ast.IfExp(body=body, orelse=orelse):
-            yield _with(node, body=orelse, orelse=body)
-        case ast.Constant(value=bool() as value):
-            yield ast.Constant(not value)
-        case ast.Constant(value=int() as value):
-            yield ast.Constant(value + 1)
-        case ast.Constant(value=float() as value):
-            yield ast.Constant(2 * value or 1.0)
-        case ast.Call(keywords=keywords):
-            for index, keyword in enumerate(keywords):
-                if keyword.arg in SILENT_KEYWORDS:
-                    continue
-                yield _with(node, keywords=keywords[:index] + keywords[index + 1 :])
-
-
-def _with(node: ast.expr, **fields: object) -> ast.expr:
-    changed = deepcopy(node)
-    for name, value in fields.items():
-        setattr(changed, name, value)
-    return changed
-
-
-@cache
-def tests_of(file: str) -> dict[str, int]:
-    """Test files for a module and how far each is from it.
-
-    0: its mirrored test file; 1: tests that import it; 2: tests of its folder; 3: tests that
-    import a module of the product that imports it.
-    """
-    module = module_name(file)
-    sources = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
-    users = [
-        module_name(path.relative_to(ROOT).as_posix())
-        for path in sources
-        if path.name != "__init__.py" and _imports(path.read_text(), module)
-    ]
-    distances = {}
-    for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        test = path.relative_to(ROOT)
-        text = path.read_text()
-        reasons = (
-            test == Path("tests", file).with_name(f"test_{Path(file).name}"),
-            _imports(text, module),
-            test.parent == Path("tests", file).parent,
-            any(_imports(text, user) for user in users),
-        )
-        if any(reasons):
-            distances[test.as_posix()] = reasons.index(True)
-    return distances
-
-
-def groups_of_tests(file: str, seconds: dict[str, float]) -> list[list[str]]:
-    """Test files for a module: nearest first, and of those as near as each other the quickest."""
-    distances = tests_of(file)
-    ordered = sorted(distances, key=lambda test: (distances[test], seconds.get(test, 5.0), test))
-    near = sum(distance < 2 for distance in distances.values()) or 1
-    return [group for group in (ordered[:1], ordered[1:near], ordered[near:]) if group]
-
-
-def module_name(file: str) -> str:
-    return file.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
-
-
-def _imports(text: str, module: str) -> bool:
-    package, _, name = module.rpartition(".")
-    single = rf"from {re.escape(package)} import [^\n]*\b{name}\b"
-    several = rf"from {re.escape(package)} import \([^)]*\b{name}\b"
-    return re.search(rf"\b{re.escape(module)}\b(?!\.)|{single}|{several}", text) is not None
 
 
 def examine(mutant: Mutant, tree: Path, groups: list[list[str]], limit: float) -> Outcome:
@@ -371,7 +202,7 @@ def main() -> int:
     args = parser.parse_args()
 
     files = sorted({path for pattern in TARGETS for path in ROOT.glob(pattern)})
-    every = [m for path in files if args.only in str(path) for m in mutants_of(path)]
+    every = [m for path in files if args.only in str(path) for m in mutants_of(path, ROOT)]
     random.Random(args.seed).shuffle(every)
     known, seconds = read_record(args.out)
     print(f"{len(every)} mutants in {len(files)} files; running {args.count}", flush=True)

@@ -1,24 +1,21 @@
 """The mutation tool changes what is computed, and nothing else."""
 
-import importlib.util
+import importlib
 import json
 from pathlib import Path
 
 import pytest
 
-TOOL = Path(__file__).resolve().parents[2] / "tools" / "mutants.py"
+TOOLS = Path(__file__).resolve().parents[2] / "tools"
 
 
-@pytest.fixture(scope="module")
-def tool():
-    spec = importlib.util.spec_from_file_location("mutants", TOOL)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture
+def tool(monkeypatch):
+    monkeypatch.syspath_prepend(str(TOOLS))
+    return importlib.import_module("mutants")
 
 
-def test_mutants_of_a_small_file(tool, tmp_path, monkeypatch):
-    monkeypatch.setattr(tool, "ROOT", tmp_path)
+def test_mutants_of_a_small_file(tool, tmp_path):
     path = tmp_path / "é.py"
     path.write_text(
         '"""Doc 1."""\n'
@@ -27,7 +24,7 @@ def test_mutants_of_a_small_file(tool, tmp_path, monkeypatch):
         '        raise ValueError(f"{x + 1}")\n'
         "    return x - 1\n"
     )
-    mutants = list(tool.mutants_of(path))
+    mutants = list(tool.mutants_of(path, tmp_path))
     assert {(m.before, m.after) for m in mutants} == {
         ("2", "3"), ("x < 4 and (not g(x, é=True))", "x < 4 or not g(x, é=True)"),
         ("x < 4", "x <= 4"), ("4", "5"), ("not g(x, é=True)", "g(x, é=True)"),
@@ -38,8 +35,7 @@ def test_mutants_of_a_small_file(tool, tmp_path, monkeypatch):
         compile(f"{text[: mutant.start]}({mutant.after}){text[mutant.end :]}", "é.py", "exec")
 
 
-def test_what_no_result_depends_on_is_left_out(tool, tmp_path, monkeypatch):
-    monkeypatch.setattr(tool, "ROOT", tmp_path)
+def test_what_no_result_depends_on_is_left_out(tool, tmp_path):
     path = tmp_path / "sizes.py"
     path.write_text(
         '__all__ = ["f"][:1]\n'
@@ -48,7 +44,7 @@ def test_what_no_result_depends_on_is_left_out(tool, tmp_path, monkeypatch):
         "pairs = zip(x, y, strict=True)\n"
         'made = torch.zeros(n, dtype=wide, device=x.device if x is not None else "cpu")\n'
     )
-    assert [(m.before.partition("(")[0], m.after) for m in tool.mutants_of(path)] == [
+    assert [(m.before.partition("(")[0], m.after) for m in tool.mutants_of(path, tmp_path)] == [
         ("8", "9"),
         ("torch.zeros", "torch.zeros(n, device=x.device if x is not None else 'cpu')"),
     ]
@@ -57,8 +53,11 @@ def test_what_no_result_depends_on_is_left_out(tool, tmp_path, monkeypatch):
 def test_targets_exist_and_their_tests_are_found(tool):
     for pattern in tool.TARGETS:
         assert list(tool.ROOT.glob(pattern)), pattern
-    assert tool.tests_of("s4nd/kernel.py")["tests/s4nd/test_kernel.py"] == 0
-    assert tool.tests_of("s4nd/kernel.py")["tests/s4nd/test_layer.py"] == 2
+    distances = importlib.import_module("mutant_tests").tests_of("s4nd/kernel.py")
+    assert distances["tests/s4nd/test_kernel.py"] == 0
+    assert distances["tests/s4nd/test_layer.py"] == 2
+    groups = tool.groups_of_tests("s4nd/kernel.py", {})
+    assert sorted(name for group in groups for name in group) == sorted(distances)
 
 
 def test_the_nearest_file_comes_first_and_then_the_quickest(tool):
@@ -67,8 +66,6 @@ def test_the_nearest_file_comes_first_and_then_the_quickest(tool):
     assert nearest == ["tests/s4nd/test_kernel.py"]
     folder = [name for name in groups[-1] if name.startswith("tests/s4nd/")]
     assert folder[:2] == ["tests/s4nd/test_modes.py", "tests/s4nd/test_layer.py"]
-    everything = [nearest, *groups]
-    assert {name for group in everything for name in group} == set(tool.tests_of("s4nd/kernel.py"))
 
 
 SMALL = {

@@ -113,7 +113,7 @@ def test_frozen_weights_stay_frozen(frozen: bool) -> None:
 
 @pytest.mark.parametrize("size", [(7, 1), (1, 7)])
 def test_kernels_need_not_be_square(size: tuple[int, int]) -> None:
-    spatial = ScaledStdConv2d(4, 6, size, bias=True)
+    spatial = StdConv2d(4, 6, size, padding=0, bias=True)
     image = torch.randn(1, 4, 9, 9)
     expected = spatial(image)
     layer = FoldedConv3d(spatial, FoldedBatch(1, STEPS), length=3)
