@@ -186,3 +186,9 @@ def test_threads_share_a_layer(layer):
     with ThreadPoolExecutor(4) as pool:
         for found in pool.map(run, range(4)):
             assert all(map(torch.equal, found, expected * 3))
+
+
+def test_train_without_an_argument_is_training():
+    layer = S4ND(2, [AxisConfig(4, state=4)]).eval()
+    assert layer.train().training
+    assert layer.spaces[0].training

@@ -1,9 +1,12 @@
 import itertools
+import math
+import random
 
 import pytest
 import torch
 
 from s4nd import S4ND, AxisConfig, conv
+from s4nd.engine_choice import prefers_matmul
 
 SHAPES = {1: (13,), 2: (6, 9), 3: (4, 5, 7), 4: (3, 2, 4, 3)}
 
@@ -163,6 +166,28 @@ def test_auto_chooses_products_for_images_and_the_fft_for_long_signals():
     assert layer_of((56, 56)).choose_engine((56, 56)) == "matmul"
     assert layer_of((15, 56, 56)).choose_engine((15, 56, 56)) == "matmul"
     assert layer_of((16384,)).choose_engine((16384,)) == "fft"
+
+
+def test_auto_takes_the_cheaper_of_the_counted_operations():
+    """For a batch of 64: products with Toeplitz matrices, or transforms of padded signals."""
+    draw, chosen = random.Random(0), set()
+    for _ in range(3000):
+        sizes = [round(math.exp(draw.uniform(0, 8))) for _ in range(draw.randint(1, 3))]
+        lengths = [draw.randint(1, size) for size in sizes]
+        channels, dense = draw.randint(1, 8), draw.random() < 0.5
+        groups, rank = draw.randint(1, 4), draw.randint(1, 3)
+        samples, padded = 64 * math.prod(sizes), 64.0
+        for size, length in zip(sizes, lengths, strict=True):
+            padded *= size + length
+        products = groups * rank * (0.06 * samples * sum(sizes) + 10 * sum(n**2 for n in sizes))
+        # A dense layer transforms every input once and every output once.
+        transforms = (channels + groups) / (2 * channels) if dense else groups
+        further = groups * rank if dense else groups * (rank - 1)
+        expected = products < padded * (30 * transforms + 4 * further)
+        mixing = conv.Mixing(groups, rank, dense)
+        assert prefers_matmul(sizes, lengths, channels, mixing) == expected
+        chosen.add(expected)
+    assert chosen == {True, False}
 
 
 @pytest.mark.usefixtures("form")

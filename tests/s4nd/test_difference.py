@@ -53,6 +53,7 @@ def test_a_still_video_gives_what_its_image_gives(engine, options, bidirectional
     torch.testing.assert_close(still, expected, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.usefixtures("form")
 @pytest.mark.parametrize("options", [{}, {"rank": 2}, {"out_channels": 3}])
 def test_engines_agree_where_ends_are_repeated(options):
     axes = [difference(padding="replicate"), AxisConfig(5, state=8, padding="replicate")]
@@ -65,6 +66,7 @@ def test_engines_agree_where_ends_are_repeated(options):
         torch.testing.assert_close(product, layer(signal, (2.0, 1.0)), rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.usefixtures("form")
 def test_repeated_ends_are_those_of_a_longer_signal():
     """Away from its own ends, a signal with its end samples written out gives the same."""
     layer = S4ND(3, [AxisConfig(4, state=8, padding="replicate")]).double()

@@ -41,10 +41,13 @@ def test_steps_equal_the_convolution_with_the_endless_kernel(
     assert state.shape == (2, CHANNELS, 4)
 
 
-def test_endless_kernel_begins_as_the_sampled_one_and_sums_up_the_rest() -> None:
-    axis = space(start="random")
-    long = axis.taps(2000)[0, :, 2000:]
-    taps = endless_taps(axis, SIZE)
+@pytest.mark.parametrize("rate", [1.0, 0.7, 2.0])
+@pytest.mark.parametrize("start", ["random", "difference", "identity", "paper"])
+def test_endless_kernel_begins_as_a_long_one_and_sums_up_the_rest(start: str, rate: float) -> None:
+    axis = space(start=start)
+    torch.nn.init.normal_(axis.C)
+    long = axis.taps(2000, rate)[0, :, 2000:]  # with what the start adds at lag 0
+    taps = endless_taps(axis, SIZE, rate)
     torch.testing.assert_close(taps[:, :SIZE], long[:, :SIZE])
     torch.testing.assert_close(taps[:, SIZE], long[:, SIZE:].sum(-1))
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from s4nd import from_reference
+from s4nd import from_reference, reference
 from s4nd.conv import lag_window
 
 CASES = [
@@ -185,3 +185,11 @@ def test_wrong_state_dicts_are_named(oracle):
         case.layer(bidirectional=False)
     with pytest.raises(ValueError, match="not the state dict of a reference S4ND"):
         from_reference({"weight": torch.zeros(2)}, size=9)
+
+
+@pytest.mark.parametrize(
+    ("stored", "size", "period"),
+    [(24, 24, 24), (30, 24, 30), (12, 24, 24), (10, 24, 40), (0, 7, 7)],
+)
+def test_a_period_is_doubled_only_until_it_holds_the_kernel(stored, size, period):
+    assert reference._period(stored, size) == period

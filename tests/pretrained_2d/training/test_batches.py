@@ -1,12 +1,22 @@
 from itertools import chain
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pretrained_2d.errors import TrainingError
 from pretrained_2d.randomness import Sample
-from pretrained_2d.training.batches import BatchPlan, Shares, StepBatches, share
+from pretrained_2d.training.batches import (
+    BatchPlan,
+    Shares,
+    StepBatches,
+    lay_out,
+    load_batches,
+    share,
+)
+from pretrained_2d.training.recipe import Recipe
+from pretrained_2d.training.train import Phase
 
 
 @given(size=st.integers(0, 40), parts=st.integers(1, 7))
@@ -92,3 +102,27 @@ def test_an_empty_part_runs_on_a_sample_that_does_not_count():
 def test_a_batch_larger_than_the_data_is_refused_with_a_way_out():
     with pytest.raises(TrainingError, match=r"batch_size is 8, but there are only 5.*drop_last"):
         BatchPlan(5, 8, seed=0)
+
+
+class Numbers:
+    """Sample i is the number i, its target its epoch."""
+
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, sample: Sample) -> tuple[torch.Tensor, int]:
+        return torch.tensor([float(sample.item)]), sample.epoch
+
+
+def test_loading_from_the_middle_of_a_phase_draws_no_random_number():
+    """Dropout and augmentation depend on the step alone, also after loading was started again."""
+    recipe = Recipe(batch_size=4, drop_last=False, workers=0, seed=5)
+    phases = [Phase(data=Numbers(), epochs=n, normalize=torch.Tensor.float) for n in (1, 2)]
+    _, span = lay_out(phases, recipe, 4)
+    assert (span.first_step, span.first_epoch, span.end) == (3, 1, 9)
+    before = torch.get_rng_state()
+    loaded = list(load_batches(span, Shares(), recipe, start=5, pin_memory=False))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert [targets.tolist() for _, targets in loaded] == [[1, 1], [2] * 4, [2] * 4, [2, 2]]
+    expected = [s.item for index in range(3) for s in span.plan.batch(2, index)]
+    assert torch.cat([signal for signal, _ in loaded[1:]]).flatten().tolist() == expected

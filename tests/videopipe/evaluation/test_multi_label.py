@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from videopipe.evaluation import multi_label
 from videopipe.evaluation.multi_label import (
     average_precision,
     mean_average_precision,
@@ -108,3 +109,29 @@ def test_data_without_any_positive_has_no_mean() -> None:
     assert math.isnan(metrics["mean_average_precision"]["value"])
     assert math.isnan(mean_average_precision(empty))
     assert metrics["per_class"] == []
+
+
+def test_intervals_are_those_of_recordings_drawn_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whole recordings are drawn, so a few long ones give another interval than many videos."""
+    monkeypatch.setattr(multi_label, "RESAMPLES", 100)
+    table = make_table()
+    recordings = tuple(str(number // 10) for number in range(60))
+    found = measure_multi_label(ScoreTable(**{**vars(table), "recordings": recordings}))
+    draws = np.random.default_rng(0).multinomial(6, [1 / 6] * 6, 100)
+    values = []
+    for times in draws:
+        chosen = [video for video in range(60) for _ in range(times[video // 10])]
+        scores, targets = table.scores[chosen], table.targets[chosen]
+        values.append([by_definition(scores[:, i].tolist(), targets[:, i].tolist())
+                       for i in (0, 1)])  # fmt: skip
+    resampled = np.array(values, dtype=float)
+    low, high = np.quantile(resampled[:, 1], [0.025, 0.975])
+    guessed = found["per_class"][1]
+    assert (guessed["low"], guessed["high"]) == (pytest.approx(low), pytest.approx(high))
+    low, high = np.quantile(resampled.mean(1), [0.025, 0.975])
+    mean = found["mean_average_precision"]
+    assert (mean["low"], mean["high"]) == (pytest.approx(low), pytest.approx(high))
+    alone = measure_multi_label(table)["per_class"][1]
+    assert guessed["high"] - guessed["low"] != pytest.approx(alone["high"] - alone["low"], rel=0.02)

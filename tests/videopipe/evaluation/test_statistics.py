@@ -173,6 +173,18 @@ def test_clustered_intervals_by_hand(seed: int, num_repeats: int) -> None:
     assert paired.test == "clustered t"
 
 
+def test_what_recordings_and_repeats_say_at_the_limits() -> None:
+    """Two recordings of one opinion each are one observation; equal recordings are all of them."""
+    two = effective_sample(np.array([1.0, 1, 1, 0, 0, 0]), list("aaabbb"))
+    assert (two.mean, two.size, two.degrees_of_freedom) == (0.5, 1.0, 1.0)
+    alike = effective_sample(np.array([1.0, 0, 1, 0, 1, 0]), list("aabbcc"))
+    assert (alike.mean, alike.size, alike.degrees_of_freedom) == (0.5, 6.0, 2)
+    both = effective_sample(np.array([1.0, 0, 1, 0, 1, 0]), list("aabbcc"), list("112233"))
+    assert (both.size, both.degrees_of_freedom) == (6.0, 2)
+    assert not two.independent
+    assert not alike.independent
+
+
 def test_ranks_give_top_k_and_ties_go_to_the_lower_index() -> None:
     scores = np.array([[0.1, 0.7, 0.2], [0.4, 0.4, 0.2], [0.0, 0.0, 1.0]])
     assert label_ranks(scores, np.array([2, 1, 2])).tolist() == [1, 1, 0]

@@ -1,6 +1,10 @@
 """Every setting of the augmentation reaches the clips that are trained on."""
 
+import re
 from dataclasses import asdict
+from typing import Any
+
+import pytest
 
 from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
 from videopipe.dataset.manifest import VideoRecord
@@ -37,3 +41,24 @@ def test_every_setting_reaches_the_transform() -> None:
         "squash": True,
         "shuffle_frames": True,
     }
+
+
+BAD = {
+    "rand_augment_layers": [-1],
+    "rand_augment_magnitude": [-0.1, 10.1],
+    "rand_augment_probability": [-0.1, 1.1],
+    "flip": [-0.1, 1.1],
+    "scale": [(0.9, 1.2), (1.3, 1.2)],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, v) for name in BAD for v in BAD[name]])
+def test_settings_that_cannot_be_are_named(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"{name} is {value}, expected")):
+        ClipAugmentation(**{name: value})
+
+
+def test_settings_at_their_limits_can_be() -> None:
+    for bound in (0.0, 1.0):
+        ClipAugmentation(flip=bound, rand_augment_probability=bound)
+        ClipAugmentation(rand_augment_magnitude=10 * bound, scale=(1.0, 1.0 + bound))

@@ -93,6 +93,21 @@ def test_patch_is_repeated(scale: str, factor: float) -> None:
         torch.testing.assert_close(tap, weight * factor)
 
 
+@pytest.mark.parametrize("method", ["i3d", "center"])
+def test_kernels_are_repeated_or_in_the_middle(method: str) -> None:
+    """A still video does not show at which lag a kernel is."""
+    network, video = grow("convnext", method, temporal_patch=2, temporal_kernel=5)
+    before, after = network.state_dict(), video.network.state_dict()
+    grown = [name for name in after if after[name].ndim == 5]
+    assert len(grown) == 8  # the stem, three downsampling layers, four blocks
+    for name in grown:
+        source, taps = before[video.origin[name]], after[name].unbind(2)
+        centred = method == "center" and len(taps) == 5
+        shares = [0.0, 0.0, 1.0, 0.0, 0.0] if centred else [1 / len(taps)] * len(taps)
+        for tap, share in zip(taps, shares, strict=True):
+            torch.testing.assert_close(tap, share * source)
+
+
 def test_paper_start_is_a_gain_of_two_before_the_skip() -> None:
     """REFERENCE 4: 1 at lag 0 and 1 at lag -1, so that a still video doubles."""
     _, video = grow("s4nd", "s4nd", start="paper", basis="legs", length=1.0)

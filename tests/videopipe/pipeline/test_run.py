@@ -116,6 +116,13 @@ def test_plan_gives_the_key_with_old_and_new_value(
     assert actions(load(text), runs)["model (rule=i3d)"] == ("run", "version of fit: 1 -> 2")
 
 
+def test_plan_compares_with_the_newest_of_equally_similar_results(load: Load, runs: Path) -> None:
+    for epochs in (3, 7, 5):
+        states(load(TEXT, f"model.epochs={epochs}"), runs)
+    planned = actions(load(TEXT, "model.epochs=4"), runs)
+    assert planned["model (rule=i3d)"] == ("run", "epochs: 5 -> 4")
+
+
 def test_plan_notices_changed_data(load: Load, runs: Path, tmp_path: Path) -> None:
     from videopipe.pipeline.fingerprint import digest_of_files
 

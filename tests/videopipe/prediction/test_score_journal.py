@@ -56,12 +56,13 @@ def videos(video_folder):
 
 def test_results_are_the_engines_and_a_second_call_decodes_nothing(engine, videos, tmp_path):
     expected = by_index(engine.score(videos))
+    folder = tmp_path / "made" / "as needed"
     for _ in range(2):
         engine.decoded = 0
-        results = by_index(score_resumable(engine, videos, tmp_path / "j", identity=IDENTITY))
+        results = by_index(score_resumable(engine, videos, folder, identity=IDENTITY))
         assert results == expected
     assert engine.decoded == 0
-    results = by_index(score_resumable(engine, videos, tmp_path / "j", identity={"model": "other"}))
+    results = by_index(score_resumable(engine, videos, folder, identity={"model": "other"}))
     assert results == expected
     assert engine.decoded == len(videos) - 1  # one is listed twice
 

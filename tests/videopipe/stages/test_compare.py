@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from videopipe.errors import DataError
+from videopipe.evaluation.comparison.table import read_evaluations
 from videopipe.evaluation.score_table import ScoreTable, measure, write_evaluation
 from videopipe.pipeline.stage import Inputs, Result
 from videopipe.stages.compare import CompareConfig, run
@@ -100,6 +101,14 @@ def test_splits_become_mean_and_spread_of_one_row(tmp_path: Path) -> None:
     text = (tmp_path / "out" / "table.md").read_text()
     assert "80.0 ± 8.7" in text
     assert "standard deviation over the splits" in text
+
+
+def test_a_setting_that_is_the_same_everywhere_is_in_no_name(tmp_path: Path) -> None:
+    results = [
+        Result(evaluation(tmp_path / str(length), 10), "scores", {"frames": 8, "length": length})
+        for length in (1, 20)
+    ]
+    assert [found.row for found in read_evaluations(results, None)] == ["length=1", "length=20"]
 
 
 def test_the_mean_of_repeats_is_not_rounded_to_whole_videos(tmp_path: Path) -> None:

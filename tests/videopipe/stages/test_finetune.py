@@ -105,13 +105,19 @@ def test_validation_sees_the_weights_of_the_moment(motion_model: Path, motion_cl
 def test_a_linear_probe_changes_the_head_and_nothing_else(
     motion_model: Path, motion_clips: Path, given: Given, tmp_path: Path
 ) -> None:
-    config = replace(QUICK, freeze="backbone", freeze_batch_norm=True, protocol="last")
+    config = replace(
+        QUICK, freeze="backbone", freeze_batch_norm=True, protocol="last",
+        num_frames=4, clip_seconds=0.8,
+    )  # fmt: skip
     summary = tuned(config, given(model=motion_model, clips=motion_clips), tmp_path / "out")
     before, after = read_weights(motion_model), read_weights(tmp_path / "out")
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert changed == head_parameters(load_model(motion_model)[0])
     assert summary["validation_videos"] == 0
-    assert read_card(tmp_path / "out").provenance["protocol"] == "last"
+    card = read_card(tmp_path / "out")
+    assert card.provenance["protocol"] == "last"
+    assert (card.num_frames, card.clip_seconds) == (4, 0.8)
+    assert summary["clips"].startswith("4 frames over 0.8 s")
 
 
 def test_a_network_of_other_classes_gets_a_new_head(

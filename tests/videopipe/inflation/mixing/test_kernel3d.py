@@ -98,3 +98,24 @@ def test_pixels_of_a_patch_are_averaged() -> None:
     steps = PatchPixels(3, 2)(fold_patches(clip, 2))
     expected = clip.view(2, 3, 2, 2, 5, 5).mean(3).transpose(1, 2).flatten(0, 1)
     torch.testing.assert_close(steps, expected)
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_frozen_weights_stay_frozen(frozen: bool) -> None:
+    convolutions = [nn.Conv2d(2, 3, 3).requires_grad_(not frozen) for _ in range(2)]
+    patch = PatchConv(convolutions[0], 2)
+    kernel = FoldedConv3d(convolutions[1], FoldedBatch(), length=3)
+    found = [
+        parameter.requires_grad for layer in (patch, kernel) for parameter in layer.parameters()
+    ]
+    assert found == [not frozen] * 4
+
+
+@pytest.mark.parametrize("size", [(7, 1), (1, 7)])
+def test_kernels_need_not_be_square(size: tuple[int, int]) -> None:
+    spatial = StdConv2d(4, 6, size, padding=0, bias=True)
+    image = torch.randn(1, 4, 9, 9)
+    expected = spatial(image)
+    layer = FoldedConv3d(spatial, FoldedBatch(1, STEPS), length=3)
+    actual = layer(image.expand(STEPS, -1, -1, -1))
+    torch.testing.assert_close(actual, expected.expand_as(actual), rtol=1e-4, atol=1e-5)

@@ -33,12 +33,12 @@ def convolve(signal: Tensor, taps: Tensor, padding: str) -> Tensor:
 
 @pytest.mark.parametrize("padding", ["replicate", "zeros"])
 @pytest.mark.parametrize("length", [1, 2, 3, 5, 13])
-@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("kernels", [1, CHANNELS])
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 def test_feature_maps_are_convolved_along_time(
-    padding: str, length: int, shared: bool, layout: torch.memory_format
+    padding: str, length: int, kernels: int, layout: torch.memory_format
 ) -> None:
-    taps = torch.randn(1 if shared else CHANNELS, length)
+    taps = torch.randn(kernels, length)
     batch = FoldedBatch(CLIPS, STEPS)
     folded = torch.randn(CLIPS * STEPS, CHANNELS, 3, 5).contiguous(memory_format=layout)
     mixed = TimeMixing(TapKernel(taps), batch, padding=padding)(folded)
