@@ -139,7 +139,7 @@ def _read(table: str, version: tuple[object, ...], row: int) -> Any:
     """From the cursor of this thread, which is opened again after a failure or a change."""
     key, cursor = getattr(_cursors, "last", (None, None))
     _cursors.last = (None, None)
-    if key != (table, version):
+    if cursor is None or key != (table, version):
         is_parquet = table.lower().endswith(".parquet")
         cursor = _ParquetCursor(table) if is_parquet else _ArrowCursor(table)
     if row >= cursor.num_rows:
