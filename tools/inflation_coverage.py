@@ -45,7 +45,8 @@ def networks(per_family: int, record: Path) -> list[tuple[str, str, int]]:
         sizes = json.loads(record.read_text())
     else:
         names = [f"timm/{name}" for name in timm.list_models()]
-        names += [f"torchvision/{name}" for name in classifiers_of_torchvision()]
+        classifiers = torchvision.models.list_models(module=torchvision.models)
+        names += [f"torchvision/{name}" for name in classifiers]
         sizes = {}
         for name in names:
             with torch.device("meta"):
@@ -65,10 +66,6 @@ def networks(per_family: int, record: Path) -> list[tuple[str, str, int]]:
     return [(family, name, count) for count, family, name in sorted(chosen)]
 
 
-def classifiers_of_torchvision() -> list[str]:
-    return torchvision.models.list_models(module=torchvision.models)
-
-
 def family_of(name: str) -> str:
     library, _, own = name.partition("/")
     if library == "timm":
@@ -76,8 +73,8 @@ def family_of(name: str) -> str:
     return "torchvision." + torchvision.models.get_model_builder(own).__module__.rpartition(".")[2]
 
 
-def smallest_input(name: str) -> tuple[int, dict[str, Any]]:
-    """The smallest input size that the network runs on, and how it is built for it.
+def smallest_input(name: str) -> tuple[int, bool]:
+    """The smallest input size that the network runs on, and whether it is built for it.
 
     Sizes are tried without weights first (`meta`), since most networks run so; a size found in that
     way is tried once with weights.
@@ -85,27 +82,22 @@ def smallest_input(name: str) -> tuple[int, dict[str, Any]]:
     own = 224
     if name.startswith("timm/"):
         own = timm.models.get_pretrained_cfg(name[5:]).input_size[-1]
-    trials: list[tuple[int, dict[str, Any]]] = [
-        (size, options)
-        for size in [*(size for size in SIZES if size < own), own]
-        for options in ({"image_size": size}, {})
-    ]
+    sizes = [*(size for size in SIZES if size < own), own]
+    trials = [(size, resized) for size in sizes for resized in (True, False)]
     quick = next((trial for trial in trials if not problem_with(name, *trial, "meta")), None)
-    if quick is not None and not problem_with(name, *quick, "cpu"):
-        return quick
     problem = None
-    for trial in trials:
+    for trial in [quick, *trials] if quick else trials:
         problem = problem_with(name, *trial, "cpu")
         if not problem:
             return trial
     raise RuntimeError(f"does not build or run: {problem}")
 
 
-def problem_with(name: str, size: int, options: dict[str, Any], device: str) -> str | None:
+def problem_with(name: str, size: int, resized: bool, device: str) -> str | None:
     """Why the network does not run at this size; None if it does."""
+    options = {"image_size": size} if resized else {}
     try:
         with torch.device(device), torch.no_grad():
-            torch.manual_seed(0)
             network = build(name, num_classes=CLASSES, **options).eval()
             network(torch.zeros(1, 3, size, size))
     except Exception as error:  # noqa: BLE001 - any reason means: not at this size
@@ -120,13 +112,6 @@ def results(network: nn.Module, signal: Tensor, subject: str) -> list[Tensor]:
     if isinstance(network, FoldedNetwork):
         return network.features(signal)
     return feature_maps(network, signal, None)
-
-
-def lively_network(name: str, options: dict[str, Any], num_classes: int) -> nn.Module:
-    torch.manual_seed(0)
-    network = build(name, num_classes=num_classes, **options).eval()
-    make_lively(network)
-    return network
 
 
 def try_method(network: nn.Module, size: int, method: str, subject: str) -> dict[str, Any]:
@@ -159,14 +144,16 @@ def difference(actual: Tensor, expected: Tensor) -> float:
 
 
 @torch.no_grad()
-def make_lively(network: nn.Module) -> None:
-    """Random weights where the initialisation hides layers: zero heads, tiny layer scales."""
-    torch.manual_seed(3)
-    for name, parameter in network.named_parameters():
+def lively_network(name: str, options: dict[str, Any], num_classes: int) -> nn.Module:
+    """Random weights, also where the initialisation hides layers: zero heads, tiny layer scales."""
+    torch.manual_seed(0)
+    network = build(name, num_classes=num_classes, **options).eval()
+    for own, parameter in network.named_parameters():
         if parameter.ndim <= 1 and float(parameter.abs().max()) < 1e-2:
             parameter.normal_(std=0.1)
-        elif float(parameter.abs().max()) == 0 or "gamma" in name:
+        elif float(parameter.abs().max()) == 0 or "gamma" in own:
             parameter.normal_(std=0.02)
+    return network
 
 
 def reaches_time(folded: FoldedNetwork, *, every: bool) -> bool:
@@ -191,16 +178,14 @@ def reaches_time(folded: FoldedNetwork, *, every: bool) -> bool:
 def trials(
     name: str, known: tuple[int, bool] | None, missing: list[tuple[str, str]]
 ) -> Iterator[dict[str, Any]]:
-    """Results of the (method, subject) that are missing for one architecture.
-
-    known: the size an earlier run found, and whether the network was built for it.
-    """
+    """Results of what is missing for one architecture; known: its `smallest_input`, if recorded."""
     try:
-        size, options = smallest_input(name) if known is None else known_input(*known)
+        size, resized = known or smallest_input(name)
     except RuntimeError as error:
         for method, subject in missing:
             yield {"method": method, "subject": subject, "error": str(error)[:300]}
         return
+    options = {"image_size": size} if resized else {}
     built: dict[int, nn.Module] = {}
     for method, subject in missing:
         classes = CLASSES if subject == "classifier" else 0
@@ -210,12 +195,7 @@ def trials(
             found = try_method(built[classes], size, method, subject)
         except Exception as error:  # noqa: BLE001 - every failure is a result here
             found = {"error": f"{type(error).__name__}: {error}"[:300]}
-        where = {"size": size, "resized": bool(options)}
-        yield {"method": method, "subject": subject, **where, **found}
-
-
-def known_input(size: int, resized: bool) -> tuple[int, dict[str, Any]]:
-    return size, {"image_size": size} if resized else {}
+        yield {"method": method, "subject": subject, "size": size, "resized": resized, **found}
 
 
 def run(args: argparse.Namespace) -> bool:
@@ -240,8 +220,8 @@ def run(args: argparse.Namespace) -> bool:
             return False
         base = {"family": family, "name": name, "parameters": count}
         for line in trials(name, known.get(name), missing):
-            append(out, [{**base, **line}])
-            print(json.dumps({**base, **line}), flush=True)
+            append(out, base | line)
+            print(json.dumps(base | line), flush=True)
             if time.monotonic() > end:
                 return False
     return True
@@ -251,9 +231,9 @@ def read(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
 
 
-def append(out: Path, lines: list[dict[str, Any]]) -> None:
+def append(out: Path, line: dict[str, Any]) -> None:
     with out.open("a") as file:
-        file.writelines(json.dumps(line) + "\n" for line in lines)
+        file.write(json.dumps(line) + "\n")
 
 
 def summary(out: Path) -> str:
@@ -312,8 +292,7 @@ def main() -> None:
         print(summary(args.out))
         return
     torch.set_num_threads(1)
-    finished = run(args)
-    print("complete" if finished else "time is over; the same command resumes")
+    print("complete" if run(args) else "time is over; the same command resumes")
 
 
 if __name__ == "__main__":

@@ -40,7 +40,8 @@ def test_trials_are_recorded_once_and_summed_up(coverage, tmp_path: Path, monkey
     assert coverage.run(args)
     assert [line["subject"] for line in coverage.read(out)] == ["encoder"] * 2 + ["features"] * 2
     failed = {**lines[0], "method": "s3d", "difference": 0.5}
-    coverage.append(out, [failed, {**failed, "method": "i3d", "error": "ValueError: no"}])
+    coverage.append(out, failed)
+    coverage.append(out, {**failed, "method": "i3d", "error": "ValueError: no"})
     text = coverage.summary(out)
     assert "| timm | features | `shift` | 2 | 2 | 2 (100.0%) | 2 |" in text
     assert "| timm/test_vit: not exact | encoder s3d |" in text
