@@ -104,6 +104,16 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _export_hub(args: argparse.Namespace) -> int:
+    given = {
+        "--input": args.input != "float32",
+        "--batch-size": args.batch_size is not None,
+        "--videos": bool(args.videos),
+        "--tolerance": args.tolerance != 1e-4,
+        "--overwrite": args.overwrite,
+    }
+    problems = [f"{name} is for --format onnx and pt2" for name, there in given.items() if there]
+    if problems:
+        raise ConfigError(problems)
     if args.out.exists():
         raise VideopipeError(f"--out {args.out} exists; name a new folder")
     from videopipe.export.hub_folder import export_hub_folder

@@ -61,6 +61,17 @@ def test_wrong_arguments_are_named_all_at_once(
     assert "expected a name that ends in .pt2" in message
 
 
+def test_options_of_a_graph_are_refused_for_a_hub_folder(
+    images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--input", "uint8", "--batch-size", "2", "--videos", "x", "--tolerance", "1"]
+    assert export(images, tmp_path / "hub", *options, "--overwrite", format="hub") == 2
+    message = capsys.readouterr().err
+    for name in ("--input", "--batch-size", "--videos", "--tolerance", "--overwrite"):
+        assert f"{name} is for --format onnx and pt2" in message
+    assert not (tmp_path / "hub").exists()
+
+
 def test_out_must_be_a_file_in_a_folder_that_can_be_written(
     images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -90,7 +101,10 @@ def test_a_model_or_a_video_that_is_missing_is_named(
     images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert export(tmp_path / "gone", tmp_path / "model.pt2") == 1
-    assert f"{tmp_path / 'gone'} does not exist" in capsys.readouterr().err
+    assert (
+        f"{tmp_path / 'gone'} does not exist; name a checkpoint folder, with"
+        in capsys.readouterr().err
+    )
     assert export(images, tmp_path / "model.pt2", "--videos", str(tmp_path / "gone.mp4")) == 1
     message = capsys.readouterr().err
     assert "gone.mp4" in message
