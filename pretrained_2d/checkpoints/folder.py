@@ -136,7 +136,8 @@ def _read_json(folder: Path) -> dict[str, Any]:
     path = folder / CARD
     if not folder.is_dir():
         what = "is a file, not a checkpoint folder; adopt it with `videopipe adopt`"
-        raise CheckpointError(f"{folder} {what if folder.exists() else 'does not exist'}")
+        missing = "does not exist; name a checkpoint folder"
+        raise CheckpointError(f"{folder} {what if folder.exists() else missing}")
     if not path.is_file():
         raise CheckpointError(
             f"{path} is missing, so {folder} is not a checkpoint folder; "
