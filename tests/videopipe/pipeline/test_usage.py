@@ -180,3 +180,8 @@ def test_a_run_keeps_the_results_it_may_read(
     assert main(["run", "b.yaml"]) == 0
     assert seen == [True]
     assert [result.in_use for result in list_results(RUNS)] == [False]
+
+
+def test_an_age_below_zero_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prune", "--older-than-days", "-3"]) == 2
+    assert "--older-than-days is -3; expected 0 or more" in capsys.readouterr().err
