@@ -1,0 +1,47 @@
+"""The sweep of exports keeps every trial, failures included, and resumes."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+TOOLS = Path(__file__).resolve().parents[2] / "tools"
+SIZES = {
+    "timm/test_resnet": ["resnet", 1], "timm/test_vit": ["vision_transformer", 2],
+    "torchvision/resnet18": ["torchvision.resnet", 1],
+}  # fmt: skip
+
+
+@pytest.fixture
+def tool(monkeypatch):
+    monkeypatch.syspath_prepend(str(TOOLS))
+    yield importlib.import_module("export_coverage")
+    for name in ("export_coverage", "inflation_coverage"):
+        sys.modules.pop(name, None)
+
+
+def test_trials_are_recorded_family_by_family_and_not_repeated(tool, tmp_path, monkeypatch):
+    out = tmp_path / "export.jsonl"
+    out.with_suffix(".sizes.json").write_text(json.dumps(SIZES))
+    tried = []
+
+    def trial(name, size, options, method):
+        tried.append((name, method))
+        if name == "timm/test_vit":
+            raise RuntimeError("no|such operator")
+        return {"difference": 1e-7, "same_top1": 4, "operators": 3, "conv3d": False, "seconds": 1}
+
+    monkeypatch.setattr(tool, "try_export", trial)
+    monkeypatch.setattr(tool, "smallest_input", lambda _: (64, {}))
+    assert not tool.run(out, 0, ["s4nd"], None)  # no time
+    assert tool.run(out, 5, ["s4nd"], None)
+    assert tool.run(out, 5, ["s4nd", "s3d"], None)
+    assert tried == [
+        ("timm/test_resnet", "s4nd"), ("timm/test_vit", "s4nd"),
+        ("timm/test_resnet", "s3d"), ("timm/test_vit", "s3d"),
+    ]  # fmt: skip
+    summary = tool.summary(out)
+    assert "| `s4nd` | 2 | 1 | 1 (50%) | 1.0e-07 |" in summary
+    assert "| `timm/test_vit` | RuntimeError: no/such operator | s4nd, s3d |" in summary
