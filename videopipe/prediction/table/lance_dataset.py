@@ -30,8 +30,8 @@ def _write_folder(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> 
     _lance().write_dataset(reader, str(path), mode="create")
 
 
-def _write(file: IO[bytes], _: pa.Schema, __: Iterable[pa.Table]) -> None:
-    raise VideopipeError(f"{file.name}: a Lance dataset is a folder, not a file")
+def _write(_: IO[bytes], __: pa.Schema, ___: Iterable[pa.Table]) -> None:
+    raise VideopipeError("a Lance dataset is a folder and cannot be written as one file")
 
 
 def _scan(path: Path, schema: pa.Schema) -> Groups:
