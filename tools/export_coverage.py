@@ -22,14 +22,13 @@ from inflation_coverage import (
     CLASSES,
     FRAMES,
     append,
-    make_lively,
+    lively_network,
     networks,
     read,
     smallest_input,
 )
 
 from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
-from pretrained_2d.networks.backbones import build
 from videopipe.export.agreement import compare
 from videopipe.export.checkpoint_export import TOLERANCE
 from videopipe.export.clip_graph import GraphInput, trace
@@ -39,11 +38,9 @@ from videopipe.inflation.folded import inflate
 METHODS = ("s4nd", "none", "s3d", "i3d", "center")
 
 
-def try_export(name: str, size: int, options: dict[str, Any], method: str) -> dict[str, Any]:
+def try_export(name: str, size: int, resized: bool, method: str) -> dict[str, Any]:
     """Export one inflated network; how far onnxruntime is from it, and its operators."""
-    torch.manual_seed(0)
-    network = build(name, num_classes=CLASSES, **options).eval()
-    make_lively(network)
+    network = lively_network(name, {"image_size": size} if resized else {}, CLASSES)
     folded = inflate(network, method=method, num_frames=FRAMES, image_size=size).eval()
     preprocessing = Preprocessing(image_size=size)
     card = ModelCard(architecture=name, ndim=3, num_frames=FRAMES, preprocessing=preprocessing)
@@ -78,7 +75,7 @@ def run(out: Path, minutes: float, methods: list[str], families: int | None) -> 
     end = time.monotonic() + 60 * minutes
     for family, name, count in chosen:
         missing = [method for method in methods if (name, method) not in done]
-        found: tuple[int, dict[str, Any]] | None = None
+        found: tuple[int, bool] | None = None
         for method in missing:
             if time.monotonic() > end:
                 return False
@@ -88,7 +85,7 @@ def run(out: Path, minutes: float, methods: list[str], families: int | None) -> 
                 line |= try_export(name, *found, method)
             except Exception as error:  # noqa: BLE001 - every failure is a result here
                 line["error"] = f"{type(error).__name__}: {error}"[:600]
-            append(out, [line])
+            append(out, line)
             print(json.dumps(line), flush=True)
     return True
 

@@ -27,14 +27,14 @@ def test_trials_are_recorded_family_by_family_and_not_repeated(tool, tmp_path, m
     out.with_suffix(".sizes.json").write_text(json.dumps(SIZES))
     tried = []
 
-    def trial(name, size, options, method):
+    def trial(name, size, resized, method):
         tried.append((name, method))
         if name == "timm/test_vit":
             raise RuntimeError("no|such operator")
         return {"difference": 1e-7, "same_top1": 4, "operators": 3, "conv3d": False, "seconds": 1}
 
     monkeypatch.setattr(tool, "try_export", trial)
-    monkeypatch.setattr(tool, "smallest_input", lambda _: (64, {}))
+    monkeypatch.setattr(tool, "smallest_input", lambda _: (64, True))
     assert not tool.run(out, 0, ["s4nd"], None)  # no time
     assert tool.run(out, 5, ["s4nd"], None)
     assert tool.run(out, 5, ["s4nd", "s3d"], None)

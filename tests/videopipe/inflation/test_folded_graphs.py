@@ -1,0 +1,79 @@
+"""Inflated networks as whole graphs: torch.compile and torch.export."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from videopipe.inflation import inflate
+
+METHODS = ("i3d", "s3d", "center", "s4nd", "shift", "adapter", "attention", "none")
+SMALL = {"num_frames": 6, "image_size": 16, "state": 8}
+
+
+class Compiled(nn.Module):
+    """Two convolutions and a head: enough for the compiler, quick to compile."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, 2, 1)
+        self.deep = nn.Conv2d(4, 4, 3, padding=1, groups=4)
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(self.deep(self.conv(images).relu()).relu().mean((2, 3)))
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "s3d",
+        *(
+            pytest.param(method, marks=pytest.mark.slow)
+            for method in METHODS[:-1]
+            if method != "s3d"
+        ),
+    ],
+)
+def test_compiles_as_one_graph_and_trains(method: str) -> None:
+    network = inflate(Compiled(), method=method, temporal_weights="channel", **SMALL).train()
+    compiled = torch.compile(network, fullgraph=True, backend="aot_eager")
+    for clips in (torch.randn(2, 3, 6, 16, 16), torch.randn(3, 3, 4, 16, 16)):
+        network.zero_grad()
+        network(clips).square().sum().backward()
+        expected = [p.grad.clone() for p in network.parameters() if p.grad is not None]
+        network.zero_grad()
+        logits = compiled(clips)
+        logits.square().sum().backward()
+        torch.testing.assert_close(logits, network(clips), rtol=1e-4, atol=1e-5)
+        actual = [p.grad for p in network.parameters() if p.grad is not None]
+        for one, other in zip(actual, expected, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("method", METHODS)
+def test_one_graph_for_clips_in_batches_of_any_size(method: str) -> None:
+    """In evaluation. The second size makes the batch dynamic, a third one compiles nothing."""
+    torch._dynamo.reset()
+    graphs = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> object:
+        graphs.append(graph)
+        return torch._dynamo.lookup_backend("aot_eager")(graph, inputs)
+
+    network = inflate(Compiled(), method=method, **SMALL).eval()
+    compiled = torch.compile(network, fullgraph=True, backend=backend)
+    with torch.no_grad():
+        for batch in (2, 3, 5):
+            clips = torch.randn(batch, 3, 6, 16, 16)
+            torch.testing.assert_close(compiled(clips), network(clips), rtol=1e-4, atol=1e-5)
+    assert len(graphs) == 2
+
+
+@pytest.mark.parametrize("method", METHODS[:-1])
+def test_exports(method: str) -> None:
+    network = inflate(Compiled(), method=method, **SMALL).eval()
+    clip = torch.randn(1, 3, 6, 16, 16)
+    program = torch.export.export(network, (clip,))
+    torch.testing.assert_close(program.module()(clip), network(clip))
