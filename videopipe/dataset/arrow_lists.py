@@ -6,7 +6,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from videopipe.errors import DataError
+from videopipe.errors import DataError, first_line
 from videopipe.video.sources.addresses import is_remote
 from videopipe.video.sources.byte_columns import (
     PATH_COLUMNS,
@@ -50,11 +50,10 @@ def arrow_rows(
         if error.errno is not None:
             words = error.strerror or str(error)
             raise DataError(f"{file}: the list of videos cannot be read ({words})") from None
-        raise DataError(f"{file}: damaged after row {row} ({_first_line(error)})") from None
+        raise DataError(f"{file}: damaged after row {row} ({first_line(error)})") from None
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise DataError(
-            f"{file}: not a Parquet or Arrow file, or damaged after row {row} "
-            f"({_first_line(error)})"
+            f"{file}: not a Parquet or Arrow file, or damaged after row {row} ({first_line(error)})"
         ) from None
 
 
@@ -125,7 +124,3 @@ def _chosen(
             "paths as text. Videos as bytes are read by `predict` and `embed` only"
         )
     return _Columns([name for name in names if name in texts or name not in found], False)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -13,7 +13,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from videopipe.errors import DataError, DecodeError
+from videopipe.errors import DataError, DecodeError, first_line
 from videopipe.system.pool_worker import heartbeat
 from videopipe.video.sources.addresses import is_remote
 from videopipe.video.sources.remote import describe, file_system, retried
@@ -128,8 +128,7 @@ def row_bytes(table: str, member: str) -> Any:
             status = Path(table).stat()
             buffer = _read(table, (status.st_size, status.st_mtime_ns), int(found[1]))
     except (OSError, ValueError, pa.ArrowException) as error:
-        words = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise DecodeError(path, f"the table cannot be read ({words})") from None
+        raise DecodeError(path, f"the table cannot be read ({first_line(error)})") from None
     if buffer is None:
         raise DecodeError(path, "the row has no bytes")
     return buffer
