@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from s4nd import compiled
-from s4nd.bases import BASES
-from s4nd.initial import Shape, initial_values
-from s4nd.kernel import bandlimit_mask
-from s4nd.kernel_sampling import Wanted, sample, with_start
+from s4nd.kernels.bases import BASES
+from s4nd.kernels.initial import Shape, initial_values
+from s4nd.kernels.kernel import bandlimit_mask
+from s4nd.kernels.kernel_sampling import Wanted, sample, with_start
 
 Start = Literal["random", "deterministic", "identity", "difference", "paper"]
 Padding = Literal["zeros", "replicate"]
@@ -32,7 +32,7 @@ class AxisConfig:
     """The configuration of one axis: plain numbers and names, which JSON can hold.
 
     size: samples of the base grid; a longer signal is convolved with a kernel of `size` samples.
-    state: state size N, even. basis: the initial A, B, P, see `s4nd.bases.BASES`.
+    state: state size N, even. basis: the initial A, B, P, see `s4nd.kernels.bases.BASES`.
     bidirectional: kernels for both directions, with A, B and the step shared and C their own.
     length: initial kernel length in base samples, step = 2 / length; without it the step is drawn
         log-uniformly from [dt_min, dt_max], one per channel.

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from s4nd import compiled, conv
 from s4nd.axis import AxisConfig, AxisStateSpace, check_bandlimit
 from s4nd.cache import KernelCache, saved_tensor_hooks
-from s4nd.engine_choice import takes_matmul
-from s4nd.kernel_sampling import Wanted, sample
+from s4nd.engines.engine_choice import takes_matmul
+from s4nd.kernels.kernel_sampling import Wanted, sample
 
 Engine = Literal["auto", "matmul", "fft"]
 Rate = float | Sequence[float]
@@ -37,7 +37,7 @@ class S4ND(nn.Module):
     width). Depthwise by default, with `multiplier` kernels per channel; with `out_channels` every
     output mixes all channels, and D adds the same weighted sum of them to each.
     engine: `matmul` (Toeplitz products), `fft`, or `auto`, which chooses by shape: by a rule on
-    CPUs, by a measurement on other devices (`s4nd.engine_measurement`).
+    CPUs, by a measurement on other devices (`s4nd.engines.engine_measurement`).
 
     A signal longer than an axis's `size` (in base samples) gets a kernel of `size`.
     """

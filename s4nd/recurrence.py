@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from s4nd.axis import AxisConfig, AxisStateSpace
-from s4nd.kernel import discretise
+from s4nd.kernels.kernel import discretise
 
 
 def why_no_recurrence(config: AxisConfig) -> str | None:

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from s4nd.axis import AxisConfig, Discretisation
-from s4nd.bases import StateSpace
-from s4nd.initial import fold, tile, unfold
+from s4nd.kernels.bases import StateSpace
+from s4nd.kernels.initial import fold, tile, unfold
 from s4nd.layer import S4ND
 
 NAMES = {"inv_dt": "log_dt", "A_real": "A_real", "A_imag": "A_imag", "B": "B", "C": "C", "P": "P"}

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from s4nd.cache import saved_tensor_hooks
-from s4nd.kernel_sampling import Wanted, sample
+from s4nd.kernels.kernel_sampling import Wanted, sample
 from s4nd.layer import S4ND, Given, Rate, without_autocast
 
 

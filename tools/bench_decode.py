@@ -64,7 +64,7 @@ def main() -> int:
 
 def choose_clips(files: list[Path], args: argparse.Namespace) -> list[tuple[str, float]]:
     """(file, start) of every clip, the same for all ways."""
-    from videopipe.dataset.sampling import random_clip
+    from videopipe.dataset.clips.sampling import random_clip
     from videopipe.errors import DecodeError
     from videopipe.video.video import open_video
 
@@ -127,7 +127,7 @@ def serve(args: argparse.Namespace) -> int:
     """The process of one way: a line with a clip in, a line with what it took out."""
     import torch
 
-    from videopipe.dataset.sampling import Clip, frame_times
+    from videopipe.dataset.clips.sampling import Clip, frame_times
 
     torch.set_num_threads(1)
     way, short_side = args.worker[0], int(args.worker[1]) or None
@@ -242,9 +242,9 @@ def compare_workers(files: list[Path], args: argparse.Namespace) -> dict[int, fl
     from torch.utils.data import DataLoader
 
     from pretrained_2d.training.objective import collate
-    from videopipe.dataset.clip_transform import ClipTransform
+    from videopipe.dataset.clips.clip_transform import ClipTransform
+    from videopipe.dataset.clips.training_clips import ClipDataset
     from videopipe.dataset.manifest import VideoRecord
-    from videopipe.dataset.training_clips import ClipDataset
 
     records = [VideoRecord(path=str(file), label=0, status="ok") for file in files]
     records = records * max(1, LOADER_CLIPS // len(records))

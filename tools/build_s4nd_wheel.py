@@ -28,7 +28,7 @@ license = {license}
 license_files = LICENSE
 
 [options]
-packages = s4nd, s4nd.compiled
+packages = s4nd, s4nd.compiled, s4nd.engines, s4nd.kernels
 python_requires = {python}
 install_requires = {torch}
 

@@ -13,7 +13,7 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
 def stages_page() -> str:
-    from videopipe.commands.stages import describe_stage
+    from videopipe.commands.pipelines.stages import describe_stage
     from videopipe.stages import STAGES
 
     head = """\

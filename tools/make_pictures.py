@@ -15,8 +15,8 @@ from PIL import Image
 from pretrained_2d.randomness import derive_seed
 from s4nd import S4ND, AxisConfig
 from videopipe.dataset.moving_shapes import MOTIONS, draw_scene, frames_of
-from videopipe.report.canvas import COLOURS, Canvas, Picture
 from videopipe.report.kernels.basis_functions import basis_functions
+from videopipe.report.pictures.canvas import COLOURS, Canvas, Picture
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 SHAPE_PIXELS, NUM_FRAMES, GAP = 44, 8, 3

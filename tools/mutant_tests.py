@@ -12,8 +12,8 @@ PACKAGES = ("s4nd", "pretrained_2d", "videopipe")
 def tests_of(file: str) -> dict[str, int]:
     """Test files for a module and how far each is from it.
 
-    0: its mirrored test file; 1: tests that import it; 2: tests of its folder; 3: tests that
-    import a module of the product that imports it.
+    0: its mirrored test file; 1: tests that import it; 2: tests of its folder and of those around
+    it; 3: tests that import a module of the product that imports it.
     """
     module = module_name(file)
     sources = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
@@ -29,7 +29,7 @@ def tests_of(file: str) -> dict[str, int]:
         reasons = (
             test == Path("tests", file).with_name(f"test_{Path(file).name}"),
             _imports(text, module),
-            test.parent == Path("tests", file).parent,
+            test.parent in Path("tests", file).parents[:-2],
             any(_imports(text, user) for user in users),
         )
         if any(reasons):

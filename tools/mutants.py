@@ -39,10 +39,12 @@ from mutant_tests import ROOT, groups_of_tests
 
 TARGETS = (
     "s4nd/*.py",
-    "pretrained_2d/training/*.py",
+    "s4nd/engines/*.py",
+    "s4nd/kernels/*.py",
+    "pretrained_2d/training/**/*.py",
     "videopipe/finetuning/*.py",
     "videopipe/inflation/**/*.py",
-    "videopipe/dataset/sampling.py",
+    "videopipe/dataset/clips/sampling.py",
     "videopipe/scoring/*.py",
     "videopipe/evaluation/**/*.py",
     "videopipe/pipeline/fingerprint.py",

@@ -12,28 +12,11 @@ from datetime import datetime
 from pathlib import Path
 from types import FrameType, ModuleType
 
-from videopipe.commands import (
-    adopt,
-    bench,
-    check,
-    doctor,
-    embed,
-    evaluate,
-    export,
-    graph,
-    inflate,
-    init,
-    kernels,
-    models,
-    plan,
-    predict,
-    prune,
-    report,
-    run,
-    runs,
-    stages,
-    validate,
-)
+from videopipe.commands import doctor
+from videopipe.commands.models import adopt, export, inflate, kernels, models
+from videopipe.commands.pipelines import graph, init, plan, run, stages, validate
+from videopipe.commands.results import prune, report, runs
+from videopipe.commands.videos import bench, check, embed, evaluate, predict
 from videopipe.errors import ConfigError, VideopipeError
 
 # The packages on which results depend.

@@ -62,7 +62,7 @@ def build_any(card: ModelCard) -> nn.Module:
     if card.inflation is None:
         return build_from_card(card)
     from videopipe.inflation.folded import FoldedNetwork
-    from videopipe.inflation.layer_plan import InflationPlan
+    from videopipe.inflation.planning.layer_plan import InflationPlan
 
     network = build(card.architecture, **card.options)
     return FoldedNetwork(network, InflationPlan.from_json(card.inflation))

@@ -16,7 +16,7 @@ from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
 from pretrained_2d.checkpoints.fitting import check_fit, load_tensors
 from pretrained_2d.errors import CheckpointError
 from pretrained_2d.networks.backbones import build
-from pretrained_2d.networks.library_options import check_library_options
+from pretrained_2d.networks.libraries.library_options import check_library_options
 
 FORMAT, VERSION = "videopipe-checkpoint", 1
 CARD, WEIGHTS = "config.json", "model.safetensors"

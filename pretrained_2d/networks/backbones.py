@@ -11,8 +11,8 @@ from pretrained_2d.errors import PretrainedError
 from pretrained_2d.networks.convnext import ConvNeXt, ConvNeXtConfig
 from pretrained_2d.networks.inception import Inception, InceptionConfig
 from pretrained_2d.networks.isotropic import Isotropic, IsotropicConfig
-from pretrained_2d.networks.libraries import build_timm, build_torchvision
-from pretrained_2d.networks.transformers_video import build_transformers
+from pretrained_2d.networks.libraries.timm_torchvision import build_timm, build_torchvision
+from pretrained_2d.networks.libraries.transformers_video import build_transformers
 from pretrained_2d.networks.vit import ViT, ViTConfig
 
 

@@ -12,15 +12,15 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from pretrained_2d.networks.blocks import DropPath, Perceptron, classifier, drop_path_rates
-from pretrained_2d.networks.convolution import Convolution
-from pretrained_2d.networks.downsampling import (
+from pretrained_2d.networks.layers.blocks import DropPath, Perceptron, classifier, drop_path_rates
+from pretrained_2d.networks.layers.convolution import Convolution
+from pretrained_2d.networks.layers.downsampling import (
     ConvolutionDownsample,
     PatchStem,
     S4NDDownsample,
     S4NDStem,
 )
-from pretrained_2d.networks.mixers import AxisPlan, Mixer, Rate, make_mixer, replace_layers
+from pretrained_2d.networks.layers.mixers import AxisPlan, Mixer, Rate, make_mixer, replace_layers
 from s4nd import S4ND, Call, sampled_together
 
 SPATIAL_AXIS = {"state": 64, "basis": "fourier", "dt_min": 0.1, "dt_max": 1.0}

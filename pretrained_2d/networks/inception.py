@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pretrained_2d.networks.blocks import classifier
-from pretrained_2d.networks.convolution import Convolution, repeat_end_frames
-from pretrained_2d.networks.mixers import Rate
+from pretrained_2d.networks.layers.blocks import classifier
+from pretrained_2d.networks.layers.convolution import Convolution, repeat_end_frames
+from pretrained_2d.networks.layers.mixers import Rate
 
 # Channels: 1×1; 1×1 -> 3×3; 1×1 -> 3×3; pool -> 1×1.
 MIXED = {

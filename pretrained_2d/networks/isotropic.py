@@ -11,9 +11,9 @@ from typing import Any, Literal
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pretrained_2d.networks.blocks import classifier, linear
-from pretrained_2d.networks.convolution import Convolution
-from pretrained_2d.networks.mixers import (
+from pretrained_2d.networks.layers.blocks import classifier, linear
+from pretrained_2d.networks.layers.convolution import Convolution
+from pretrained_2d.networks.layers.mixers import (
     AxisPlan,
     DepthwiseConvolution,
     GatedS4ND,

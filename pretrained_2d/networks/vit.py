@@ -14,9 +14,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pretrained_2d.networks.blocks import DropPath, Perceptron, classifier, drop_path_rates, linear
-from pretrained_2d.networks.convolution import Convolution
-from pretrained_2d.networks.mixers import AxisPlan, GatedS4ND, Rate, replace_layers
+from pretrained_2d.networks.layers.blocks import (
+    DropPath,
+    Perceptron,
+    classifier,
+    drop_path_rates,
+    linear,
+)
+from pretrained_2d.networks.layers.convolution import Convolution
+from pretrained_2d.networks.layers.mixers import AxisPlan, GatedS4ND, Rate, replace_layers
 from s4nd import Call, sampled_together
 
 TOKEN_AXIS = {"state": 64, "basis": "legs", "dt_min": 0.001, "dt_max": 0.1}

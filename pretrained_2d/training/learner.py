@@ -15,10 +15,8 @@ from torch import Tensor, nn
 from torch.autograd.graph import increment_version
 
 from pretrained_2d.errors import TrainingError
-from pretrained_2d.training.optimiser import ParameterGroup, build_optimizer
-from pretrained_2d.training.recipe import Recipe
-from pretrained_2d.training.recomputation import recompute_blocks, release_blocks
-from pretrained_2d.training.sharding import (
+from pretrained_2d.training.efficiency.recomputation import recompute_blocks, release_blocks
+from pretrained_2d.training.efficiency.sharding import (
     copy_parts,
     copy_whole,
     divided_state,
@@ -26,6 +24,8 @@ from pretrained_2d.training.sharding import (
     whole,
     whole_state,
 )
+from pretrained_2d.training.optimiser import ParameterGroup, build_optimizer
+from pretrained_2d.training.recipe import Recipe
 
 WAYS_TO_RUN = (DistributedType.NO, DistributedType.MULTI_GPU, DistributedType.MULTI_CPU)
 

@@ -12,16 +12,15 @@ from torch import Tensor, nn
 from pretrained_2d.checkpoints.card import ModelCard
 from pretrained_2d.randomness import Sample, derive_seed
 from pretrained_2d.training.batches import Shares, Span, lay_out, load_batches
-from pretrained_2d.training.best import improved, publish, save_network
-from pretrained_2d.training.depthwise import DepthwiseByProducts
-from pretrained_2d.training.learner import Learner, naming_the_precision, start_processes
-from pretrained_2d.training.memory import (
+from pretrained_2d.training.efficiency.depthwise import DepthwiseByProducts
+from pretrained_2d.training.efficiency.memory import (
     EVALUATION_BATCH_TOO_LARGE,
     largest_that_fits,
     leaving_no_trace,
     out_of_memory_as,
     training_batch_too_large,
 )
+from pretrained_2d.training.learner import Learner, naming_the_precision, start_processes
 from pretrained_2d.training.mixup import BatchMixing
 from pretrained_2d.training.objective import OBJECTIVES
 from pretrained_2d.training.optimiser import (
@@ -29,6 +28,8 @@ from pretrained_2d.training.optimiser import (
     learning_rate_factor,
     parameter_groups,
 )
+from pretrained_2d.training.outputs.best import improved, publish, save_network
+from pretrained_2d.training.outputs.training_report import TrainingReport
 from pretrained_2d.training.recipe import Recipe
 from pretrained_2d.training.state import (
     load_newest,
@@ -37,7 +38,6 @@ from pretrained_2d.training.state import (
     save_state,
 )
 from pretrained_2d.training.train import Best, Evaluate, Phase, TrainingProgress, TrainingResult
-from pretrained_2d.training.training_report import TrainingReport
 
 
 class TrainingRun:

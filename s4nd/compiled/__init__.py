@@ -1,12 +1,12 @@
 """The compiled form of the layer: an optional accelerator for CPUs.
 
-The layer is written in plain torch (`axis.py`, `kernel.py`, `low_rank.py`, `conv.py`). This package
+The layer is written in plain torch (`axis.py`, `kernels/`, `conv.py`). This package
 computes three of its steps with loops that numba compiles, several times as fast. Every other
 module of `s4nd` uses it through the names below only, and needs nothing of it to be understood.
 
 What it offers, and the plain form that it replaces:
 
-- `rank_one_taps`: from the parameters of an axis whose P has one column to taps. `low_rank.py`.
+- `rank_one_taps`: from parameters of an axis whose P has one column to taps. `kernels/low_rank.py`.
 - `toeplitz_matrices`: from taps to Toeplitz matrices. `conv.toeplitz`.
 - `separable_product`: from signal, skip and matrices to the output of a depthwise layer of rank 1
   with two axes or more. `conv.convolve_matmul`.

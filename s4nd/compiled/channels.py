@@ -2,8 +2,8 @@
 
 Every kernel c has four rows of residues: two numbers per pole pair against b, two against p. One
 more group of four rows, after those of the last kernel, has conj(p) in place of c. The sum of a row
-over the pole pairs is one number per frequency; four of these sums are a group. See `s4nd.low_rank`
-for the letters and the formula.
+over the pole pairs is one number per frequency; four of these sums are a group. For the letters and
+the formula see `s4nd.kernels.low_rank`.
 """
 
 from __future__ import annotations

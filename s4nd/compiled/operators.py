@@ -83,7 +83,7 @@ def rank_one_taps(
     """Taps (outputs, H, 2 length), lag 0 at index `length`, of an axis with one column of P.
 
     parameters, of one dtype: log_dt (H, 1), A_real and A_imag (S, n), B and P (1, S, n, 2),
-    C (directions outputs, H, n, 2). Letters as in `s4nd.low_rank`.
+    C (directions outputs, H, n, 2). Letters as in `s4nd.kernels.low_rank`.
     """
     taps: Tensor = _taps(parameters, rate, period, length, directions)[0]
     return taps

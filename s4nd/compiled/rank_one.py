@@ -1,11 +1,11 @@
 """Taps of diagonal-plus-rank-one state spaces from their parameters, and the gradient back.
 
-It computes what `s4nd.low_rank` does (a test compares them) in a fraction of the time, because
-torch takes longer to start an operation than these need: loops compute the few numbers that the
+It computes what `s4nd.kernels.low_rank` does (a test compares them) in a fraction of the time:
+torch takes longer to start an operation than these need. Loops compute the few numbers that the
 channels of a state space share (`state_spaces.py`), then for one channel after the other the
 spectrum of its kernels (`channels.py`). A product with a constant matrix gives the taps.
 
-Letters as in `s4nd.low_rank`; parameters as in `operators.rank_one_taps`.
+Letters as in `s4nd.kernels.low_rank`; parameters as in `operators.rank_one_taps`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from s4nd.compiled import channels, state_spaces
 from s4nd.compiled.jit import Array, team
-from s4nd.grid import Grid
+from s4nd.kernels.grid import Grid
 
 CPU = torch.device("cpu")
 

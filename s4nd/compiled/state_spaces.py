@@ -1,7 +1,7 @@
 """The few numbers of diagonal-plus-rank-one state spaces that all their channels share.
 
 M = diag(a) - p p^H in conjugate pairs, of which one half is stored: a, b, p (S, n), complex.
-See `s4nd.low_rank` for the letters and the formula, `channels.py` for what is done with them.
+For the letters and the formula see `s4nd.kernels.low_rank`, for their use `channels.py`.
 """
 
 from __future__ import annotations

@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from s4nd import S4ND, AxisConfig, kernel_sampling
+from s4nd import S4ND, AxisConfig
 from s4nd.cache import Memo
-from s4nd.grid import Grid
+from s4nd.kernels import kernel_sampling
+from s4nd.kernels.grid import Grid
 
 
 @pytest.fixture

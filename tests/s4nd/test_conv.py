@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from s4nd import S4ND, AxisConfig, conv
-from s4nd.engine_choice import prefers_matmul
+from s4nd.engines.engine_choice import prefers_matmul
 
 SHAPES = {1: (13,), 2: (6, 9), 3: (4, 5, 7), 4: (3, 2, 4, 3)}
 

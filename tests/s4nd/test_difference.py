@@ -6,7 +6,7 @@ import torch
 import s4nd
 from s4nd import S4ND, AxisConfig
 from s4nd.axis import AxisStateSpace
-from s4nd.initial import START_NORM
+from s4nd.kernels.initial import START_NORM
 
 BASES = ["legs", "fourier", "hippo", "diag-lin"]
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from s4nd import S4ND, AxisConfig, state_space_parameters
-from s4nd.bases import BASES
+from s4nd.kernels.bases import BASES
 
 
 def layer_of(*sizes, channels=3, **options):

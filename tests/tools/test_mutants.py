@@ -53,17 +53,17 @@ def test_what_no_result_depends_on_is_left_out(tool, tmp_path):
 def test_targets_exist_and_their_tests_are_found(tool):
     for pattern in tool.TARGETS:
         assert list(tool.ROOT.glob(pattern)), pattern
-    distances = importlib.import_module("mutant_tests").tests_of("s4nd/kernel.py")
-    assert distances["tests/s4nd/test_kernel.py"] == 0
+    distances = importlib.import_module("mutant_tests").tests_of("s4nd/kernels/kernel.py")
+    assert distances["tests/s4nd/kernels/test_kernel.py"] == 0
     assert distances["tests/s4nd/test_layer.py"] == 2
-    groups = tool.groups_of_tests("s4nd/kernel.py", {})
+    groups = tool.groups_of_tests("s4nd/kernels/kernel.py", {})
     assert sorted(name for group in groups for name in group) == sorted(distances)
 
 
 def test_the_nearest_file_comes_first_and_then_the_quickest(tool):
     seconds = {"tests/s4nd/test_layer.py": 0.5, "tests/s4nd/test_modes.py": 0.1}
-    nearest, *groups = tool.groups_of_tests("s4nd/kernel.py", seconds)
-    assert nearest == ["tests/s4nd/test_kernel.py"]
+    nearest, *groups = tool.groups_of_tests("s4nd/kernels/kernel.py", seconds)
+    assert nearest == ["tests/s4nd/kernels/test_kernel.py"]
     folder = [name for name in groups[-1] if name.startswith("tests/s4nd/")]
     assert folder[:2] == ["tests/s4nd/test_modes.py", "tests/s4nd/test_layer.py"]
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import av
 import numpy as np
 
+from videopipe.dataset.clips.sampling import Clip, frame_times
 from videopipe.dataset.manifest import Manifest, VideoRecord
-from videopipe.dataset.sampling import Clip, frame_times
 from videopipe.system.pool import Event, Failed, WorkerPool
 from videopipe.system.progress import log_line, progress
 from videopipe.video.backends.pyav import PyavDecoder

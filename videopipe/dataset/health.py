@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from videopipe.dataset.clips.sampling import REMAINDER_SECONDS
 from videopipe.dataset.manifest import Manifest, VideoRecord
-from videopipe.dataset.sampling import REMAINDER_SECONDS
 from videopipe.video.decoder import EMPTY_REASON
 
 HealthKind = Literal[

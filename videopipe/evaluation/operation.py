@@ -9,8 +9,8 @@ from typing import Any
 from torch import nn
 
 from pretrained_2d.checkpoints.card import ModelCard
+from videopipe.dataset.clips.notation import describe_sampling, typical_rate
 from videopipe.dataset.manifest import VideoRecord
-from videopipe.dataset.notation import describe_sampling, typical_rate
 from videopipe.errors import DataError
 from videopipe.evaluation.context import describe_model, describe_protocol
 from videopipe.evaluation.labelled import Journal, check_classes, check_failed, score_records

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, get_worker_info
 
 from pretrained_2d.randomness import Sample
-from videopipe.dataset.training_clips import ClipDataset
+from videopipe.dataset.clips.training_clips import ClipDataset
 from videopipe.errors import DataError, DecodeError
 
 REMEDY = (

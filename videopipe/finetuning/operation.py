@@ -22,10 +22,10 @@ from pretrained_2d.training.train import (
     tiny_numbers_flushed,
     train,
 )
-from videopipe.dataset.clip_transform import ClipTransform
+from videopipe.dataset.clips.clip_transform import ClipTransform
+from videopipe.dataset.clips.notation import describe_sampling, typical_rate
+from videopipe.dataset.clips.training_clips import ClipDataset
 from videopipe.dataset.manifest import Manifest, VideoRecord
-from videopipe.dataset.notation import describe_sampling, typical_rate
-from videopipe.dataset.training_clips import ClipDataset
 from videopipe.errors import DataError
 from videopipe.finetuning.decoding_limit import LimitedClips, clip_errors
 from videopipe.finetuning.finetune_config import FinetuneConfig

@@ -7,7 +7,7 @@ from timm.layers.drop import DropPath as TimmDropPath
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pretrained_2d.networks.blocks import DropPath, drop_path_rates
+from pretrained_2d.networks.layers.blocks import DropPath, drop_path_rates
 
 
 def set_drop_path(model: nn.Module, highest: float) -> int:

@@ -9,26 +9,26 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pretrained_2d.networks.classifying_layers import (
+from pretrained_2d.networks.layers.convolution import fold_patches
+from pretrained_2d.networks.libraries.classifying_layers import (
     classifying_layers,
     pooled_features,
     seen_by,
 )
-from pretrained_2d.networks.convolution import fold_patches
-from videopipe.inflation.classifying_head import (
+from videopipe.inflation.feature_maps import FeatureLevel, feature_levels, feature_maps
+from videopipe.inflation.mixing.folding.folded_batch import FoldedBatch, restored_in_backward
+from videopipe.inflation.mixing.replacements import replacement
+from videopipe.inflation.mixing.temporal_patch import PatchPixels
+from videopipe.inflation.mixing.time_kernel import TimeMixing, matrices_together
+from videopipe.inflation.options import InflationOptions
+from videopipe.inflation.planning.classifying_head import (
     check_num_classes,
     give_head,
     linear_head,
     replace_head,
 )
-from videopipe.inflation.feature_maps import FeatureLevel, feature_levels, feature_maps
-from videopipe.inflation.layer_plan import InflationPlan, make_plan
-from videopipe.inflation.mixing.folded_batch import FoldedBatch, restored_in_backward
-from videopipe.inflation.mixing.replacements import replacement
-from videopipe.inflation.mixing.temporal_patch import PatchPixels
-from videopipe.inflation.mixing.time_kernel import TimeMixing, matrices_together
-from videopipe.inflation.options import InflationOptions
-from videopipe.inflation.survey import evaluating, parameter_like
+from videopipe.inflation.planning.layer_plan import InflationPlan, make_plan
+from videopipe.inflation.planning.survey import evaluating, parameter_like
 
 
 class FoldedNetwork(nn.Module):

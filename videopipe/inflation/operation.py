@@ -12,10 +12,10 @@ from pretrained_2d.checkpoints.card import ModelCard
 from pretrained_2d.checkpoints.folder import save_checkpoint
 from pretrained_2d.randomness import seeded
 from videopipe.inflation.folded import FoldedNetwork
-from videopipe.inflation.layer_plan import InflationPlan, input_channels, make_plan
 from videopipe.inflation.layer_report import InflationReport, LayerRow, make_rows
 from videopipe.inflation.new_head import with_new_head
 from videopipe.inflation.options import InflationError, InflationOptions
+from videopipe.inflation.planning.layer_plan import InflationPlan, input_channels, make_plan
 from videopipe.inflation.proof import Proof, boring_video_test, still_images
 from videopipe.inflation.rebuild import VideoNetwork, can_rebuild, rebuild
 from videopipe.models import load_model

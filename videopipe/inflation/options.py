@@ -8,7 +8,7 @@ from videopipe.errors import VideopipeError
 
 Method = Literal["s4nd", "i3d", "s3d", "center", "shift", "adapter", "attention", "none"]
 Padding = Literal["replicate", "zeros"]
-# The names of s4nd.bases.BASES, as a test checks.
+# The names of s4nd.kernels.bases.BASES, as a test checks.
 Basis = Literal[
     "legs",
     "fourier",

@@ -5,8 +5,8 @@ from torch import Tensor, nn
 
 from s4nd.recurrence import why_no_recurrence
 from videopipe.inflation.folded import FoldedNetwork
+from videopipe.inflation.mixing.folding.stream_states import StreamStates
 from videopipe.inflation.mixing.state_space import StateSpaceKernel
-from videopipe.inflation.mixing.stream_states import StreamStates
 from videopipe.inflation.options import InflationError
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from pretrained_2d.networks.convolution import Convolution
-from pretrained_2d.networks.mixers import SeparableConvolution
+from pretrained_2d.networks.layers.convolution import Convolution
+from pretrained_2d.networks.layers.mixers import SeparableConvolution
 from s4nd import S4ND
 from s4nd.axis import AxisStateSpace
 from videopipe.inflation.mixing.adapter import TimeAdapter

@@ -17,18 +17,18 @@ from queue import SimpleQueue
 from threading import Event, Thread
 
 from pretrained_2d.folder_walk import walk_folders
-from videopipe.dataset.arrow_lists import holds_bytes
 from videopipe.dataset.layouts.listing import VIDEO_SUFFIXES
 from videopipe.dataset.layouts.lists import VideoFinder
-from videopipe.dataset.manifest import DATASET_FILE, RECORDS_FILE, read_manifest
-from videopipe.dataset.video_lists import (
+from videopipe.dataset.lists.arrow_lists import holds_bytes
+from videopipe.dataset.lists.video_lists import (
     LIST_SUFFIXES,
     ListEntry,
     path_of_text,
     read_list,
     read_paths,
 )
-from videopipe.dataset.video_range import VideoRange
+from videopipe.dataset.lists.video_range import VideoRange
+from videopipe.dataset.manifest import DATASET_FILE, RECORDS_FILE, read_manifest
 from videopipe.errors import DataError
 from videopipe.prediction.remote_listing import expand_shard, expand_url
 from videopipe.video.frame_folder import frame_names, is_frame_folder

@@ -9,8 +9,9 @@ from typing import Any
 
 from pretrained_2d.checkpoints.card import ModelCard
 from pretrained_2d.checkpoints.folder import read_card
-from videopipe.prediction import local_run, ray_run
 from videopipe.prediction.discovery import BackgroundListing, VideoListing
+from videopipe.prediction.execution import local_run, ray_run
+from videopipe.prediction.execution.shared_run import SharedRun, TableLock, join_run
 from videopipe.prediction.request import RowMaker, TableRequest
 from videopipe.prediction.resume import (
     PredictionPlan,
@@ -21,7 +22,6 @@ from videopipe.prediction.resume import (
     merged_path,
     summary_path,
 )
-from videopipe.prediction.shared_run import SharedRun, TableLock, join_run
 from videopipe.prediction.table.formats import format_of
 from videopipe.prediction.table.merge import merge_parts
 from videopipe.prediction.table.parts import explained, list_parts, part_writer, parts_folder

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Self
 
-from videopipe.dataset.video_range import VideoRange
+from videopipe.dataset.lists.video_range import VideoRange
 from videopipe.errors import DataError
 from videopipe.models import find_model, load_model
 from videopipe.prediction.discovery import VideoArgument, VideoListing

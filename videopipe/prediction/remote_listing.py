@@ -7,9 +7,9 @@ from pathlib import PurePosixPath
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from videopipe.dataset.arrow_lists import holds_bytes
-from videopipe.dataset.video_lists import LIST_SUFFIXES, read_list
-from videopipe.dataset.video_range import VideoRange
+from videopipe.dataset.lists.arrow_lists import holds_bytes
+from videopipe.dataset.lists.video_lists import LIST_SUFFIXES, read_list
+from videopipe.dataset.lists.video_range import VideoRange
 from videopipe.errors import DataError
 from videopipe.video.sources.addresses import ARROW_SUFFIXES, TAR_SUFFIX
 from videopipe.video.sources.local_copy import local_copy

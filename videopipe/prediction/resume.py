@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from pretrained_2d.atomic import new_folder, write_bytes
-from videopipe.dataset.video_range import VideoRange, text_as_path
+from videopipe.dataset.lists.video_range import VideoRange, text_as_path
 from videopipe.errors import DataError, VideopipeError
 from videopipe.prediction.discovery import BackgroundListing
 from videopipe.prediction.table.arrow_parts import SUFFIX as ARROW_SUFFIX

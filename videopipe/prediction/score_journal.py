@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from videopipe.dataset.layouts.listing import printable
-from videopipe.dataset.video_range import path_as_text
+from videopipe.dataset.lists.video_range import path_as_text
 from videopipe.prediction.table.completed_rows import CompletedVideo, has_changed
 from videopipe.prediction.table.parts import (
     JOURNALS,

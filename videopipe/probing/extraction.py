@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from pretrained_2d.checkpoints.card import ModelCard
+from videopipe.dataset.clips.sampling import Clip, frame_times
 from videopipe.dataset.manifest import Manifest, VideoRecord
-from videopipe.dataset.sampling import Clip, frame_times
 from videopipe.errors import DataError
 from videopipe.models import load_model
 from videopipe.probing.completion import complete, summarise

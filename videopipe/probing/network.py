@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from pretrained_2d.checkpoints.card import ModelCard
 from pretrained_2d.errors import CheckpointError
-from pretrained_2d.networks.convolution import fold_time
+from pretrained_2d.networks.layers.convolution import fold_time
 from videopipe.models import build_any
 from videopipe.probing.probe_config import HeadConfig
 from videopipe.probing.temporal_heads import TemporalHead

@@ -11,7 +11,7 @@ import jinja2
 from markupsafe import Markup
 
 from pretrained_2d import atomic
-from videopipe.report.canvas import Picture
+from videopipe.report.pictures.canvas import Picture
 
 OWN_STYLE = re.compile(r'<style type="text/css">\*\{.*?</style>', re.DOTALL)
 Cell = str | int | float | bool | None

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from pretrained_2d.checkpoints.card import ModelCard
-from pretrained_2d.networks.convolution import fold_time
+from pretrained_2d.networks.layers.convolution import fold_time
 from videopipe.scoring.settings import Scoring
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
-from videopipe.dataset.sampling import Clip, adjacent_windows, dense_clips, sliding_windows
-from videopipe.dataset.video_range import VideoRange
+from videopipe.dataset.clips.sampling import Clip, adjacent_windows, dense_clips, sliding_windows
+from videopipe.dataset.lists.video_range import VideoRange
 from videopipe.errors import DecodeError
 from videopipe.scoring.frame_reader import FrameReader
 from videopipe.scoring.settings import Scoring

@@ -18,7 +18,7 @@ from typing import Any, Protocol, Self
 from torch import nn
 
 from pretrained_2d.checkpoints.card import ModelCard
-from videopipe.dataset.video_range import VideoRange
+from videopipe.dataset.lists.video_range import VideoRange
 from videopipe.errors import DecodeError, VideopipeError
 from videopipe.scoring.clip_models import FutureOutput, choose_device, make_clip_model
 from videopipe.scoring.clips import ClipPlan, ClipTask, DecodedClip, VideoFacts, decode_clips

@@ -9,7 +9,7 @@ from torch import Tensor
 from torchvision.transforms.v2 import functional as transforms
 
 from pretrained_2d.checkpoints.card import Preprocessing
-from videopipe.dataset.sampling import Clip, frame_times
+from videopipe.dataset.clips.sampling import Clip, frame_times
 from videopipe.video.video import EndOfVideoError, Video
 
 RAW_BYTES_AT_A_TIME = 64 * 2**20  # of full-size frames, before they are scaled down

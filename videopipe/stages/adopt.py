@@ -51,7 +51,7 @@ class AdoptConfig:
 def run(config: AdoptConfig, inputs: Inputs, out: Path) -> Summary:
     """Write the checkpoint folder and `adoption.json`, the report of every tensor."""
     from pretrained_2d.checkpoints.foreign import Adoption, adopt
-    from pretrained_2d.checkpoints.foreign.hugging_face import read_hugging_face
+    from pretrained_2d.checkpoints.foreign.hugging_face.hugging_face_folder import read_hugging_face
     from pretrained_2d.checkpoints.foreign.labels import read_labels
     from pretrained_2d.errors import CheckpointError
 

@@ -37,7 +37,7 @@ def run(config: CompareConfig, inputs: Inputs, out: Path) -> Summary:
     )
     from videopipe.evaluation.comparison.text import csv_text, markdown
     from videopipe.evaluation.score_table import without_nan
-    from videopipe.report.comparison_plots import draw
+    from videopipe.report.pictures.comparison_plots import draw
 
     evaluations = read_evaluations(inputs.all("scores"), config.average_over)
     rows = make_rows(evaluations, config.paper)

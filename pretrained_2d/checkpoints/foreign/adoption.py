@@ -11,9 +11,11 @@ from torch import nn
 from pretrained_2d import atomic
 from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
 from pretrained_2d.checkpoints.folder import save_checkpoint
-from pretrained_2d.checkpoints.foreign.files import TensorFile, read_tensors
 from pretrained_2d.checkpoints.foreign.heads import HeadChoice
-from pretrained_2d.checkpoints.foreign.hugging_face import HuggingFaceFolder, read_hugging_face
+from pretrained_2d.checkpoints.foreign.hugging_face.hugging_face_folder import (
+    HuggingFaceFolder,
+    read_hugging_face,
+)
 from pretrained_2d.checkpoints.foreign.preprocessing import (
     DEFAULTS,
     DefaultInputs,
@@ -21,6 +23,7 @@ from pretrained_2d.checkpoints.foreign.preprocessing import (
     default_inputs,
     has_image_size,
 )
+from pretrained_2d.checkpoints.foreign.tensor_files.files import TensorFile, read_tensors
 from pretrained_2d.checkpoints.foreign.weights import ForeignReport, load_foreign
 from pretrained_2d.checkpoints.reference import from_reference, recognise
 from pretrained_2d.errors import CheckpointError

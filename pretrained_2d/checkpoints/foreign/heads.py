@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from pretrained_2d.checkpoints.foreign.matching import Match
+from pretrained_2d.checkpoints.foreign.names.matching import Match
 from pretrained_2d.errors import CheckpointError, PretrainedError
 from pretrained_2d.networks.backbones import build
 

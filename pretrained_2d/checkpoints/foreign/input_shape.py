@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from torch import Tensor, nn
 
-from pretrained_2d.checkpoints.foreign.matching import Match
+from pretrained_2d.checkpoints.foreign.names.matching import Match
 
 
 def first_layers(network: nn.Module) -> tuple[str, ...]:

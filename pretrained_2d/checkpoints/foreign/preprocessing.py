@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from pretrained_2d.checkpoints.card import Preprocessing
-from pretrained_2d.networks.transformers_video import FAMILIES
+from pretrained_2d.networks.libraries.transformers_video import FAMILIES
 
 HALF = (0.5, 0.5, 0.5)  # as mean and as deviation: values in [-1, 1]
 CIFAR_MEAN, CIFAR_STD = (0.4914, 0.4822, 0.4465), (0.247, 0.243, 0.261)

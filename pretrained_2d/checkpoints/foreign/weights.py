@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from pretrained_2d.checkpoints.fitting import load_tensors, mismatches, side_by_side
-from pretrained_2d.checkpoints.foreign.files import TensorFile
 from pretrained_2d.checkpoints.foreign.heads import (
     HeadChoice,
     heads_of,
@@ -21,14 +20,15 @@ from pretrained_2d.checkpoints.foreign.input_shape import (
     with_channels,
     with_positions,
 )
-from pretrained_2d.checkpoints.foreign.matching import (
+from pretrained_2d.checkpoints.foreign.names.matching import (
     COUNTER,
     Match,
     match_by_name,
     match_by_structure,
 )
-from pretrained_2d.checkpoints.foreign.naming import conventions_of, without_inner_wrappers
-from pretrained_2d.checkpoints.foreign.timm_names import match_by_timm
+from pretrained_2d.checkpoints.foreign.names.naming import conventions_of, without_inner_wrappers
+from pretrained_2d.checkpoints.foreign.names.timm_names import match_by_timm
+from pretrained_2d.checkpoints.foreign.tensor_files.files import TensorFile
 from pretrained_2d.errors import CheckpointError
 from pretrained_2d.networks.backbones import build
 

@@ -203,7 +203,7 @@ def test_the_classifying_layer_is_found_in_every_shape_of_head(name: str, heads:
 
 
 def test_drop_path_leaves_out_whole_samples() -> None:
-    from pretrained_2d.networks.blocks import DropPath
+    from pretrained_2d.networks.layers.blocks import DropPath
 
     layer = DropPath(0.5).train()
     kept = layer(torch.ones(1000, 2, 3))

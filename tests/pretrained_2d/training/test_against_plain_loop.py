@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 
 from pretrained_2d.checkpoints.folder import load_checkpoint
 from pretrained_2d.pretraining import pretrain
-from pretrained_2d.training.metrics_log import read_metrics
+from pretrained_2d.training.outputs.metrics_log import read_metrics
 
 LOSS, WEIGHT = {"rel": 2e-4, "abs": 2e-4}, {"rtol": 1e-3, "atol": 1e-3}
 

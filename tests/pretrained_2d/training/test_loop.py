@@ -11,7 +11,7 @@ from toy_training import Colours, network, normalize, run
 from pretrained_2d.errors import TrainingError
 from pretrained_2d.randomness import Sample
 from pretrained_2d.training.learner import average_weights
-from pretrained_2d.training.metrics_log import read_metrics
+from pretrained_2d.training.outputs.metrics_log import read_metrics
 from pretrained_2d.training.recipe import Recipe
 from pretrained_2d.training.state import saved_states
 from pretrained_2d.training.train import Phase, tiny_numbers_flushed, train

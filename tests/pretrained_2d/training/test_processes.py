@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 from toy_training import network
 from toy_training import run as train
 
-from pretrained_2d.training.metrics_log import read_metrics
+from pretrained_2d.training.outputs.metrics_log import read_metrics
 from tests.processes import ACCELERATE, run
 
 HERE = Path(__file__).parent

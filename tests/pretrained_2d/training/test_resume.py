@@ -11,7 +11,7 @@ import pytest
 import torch
 from toy_training import Colours, network, run
 
-from pretrained_2d.training.metrics_log import read_metrics
+from pretrained_2d.training.outputs.metrics_log import read_metrics
 
 CLOCKS = {
     "samples_per_second",

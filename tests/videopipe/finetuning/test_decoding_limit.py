@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.processes import ENVIRONMENT, LONGEST_SECONDS
+from videopipe.dataset.clips.training_clips import ClipDataset
 from videopipe.dataset.layouts.recognise import find_dataset
-from videopipe.dataset.training_clips import ClipDataset
 from videopipe.errors import DataError
 from videopipe.finetuning.decoding_limit import LimitedClips, clip_errors
 from videopipe.video.writing import write_video
@@ -21,7 +21,7 @@ import ctypes, os, signal, sys, time
 from pathlib import Path
 from torch.utils.data import DataLoader
 from videopipe.dataset.layouts.recognise import find_dataset
-from videopipe.dataset.training_clips import ClipDataset
+from videopipe.dataset.clips.training_clips import ClipDataset
 from videopipe.errors import DataError
 from videopipe.finetuning.decoding_limit import LimitedClips, clip_errors
 

@@ -6,7 +6,7 @@ import pytest
 import timm
 import torch
 
-from pretrained_2d.training.recomputation import recompute_blocks
+from pretrained_2d.training.efficiency.recomputation import recompute_blocks
 from videopipe.inflation.folded import inflate
 
 

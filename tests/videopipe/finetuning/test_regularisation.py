@@ -4,7 +4,7 @@ import timm
 import torch
 from torch import nn
 
-from pretrained_2d.networks.blocks import DropPath
+from pretrained_2d.networks.layers.blocks import DropPath
 from videopipe.finetuning.regularisation import set_drop_path, set_head_dropout
 
 

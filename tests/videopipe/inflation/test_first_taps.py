@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from videopipe.inflation.layer_plan import input_channels
 from videopipe.inflation.mixing.replacements import _taps
 from videopipe.inflation.options import InflationOptions
+from videopipe.inflation.planning.layer_plan import input_channels
 
 BOX = [1 / 3] * 3
 TAPS: dict[str, tuple[dict[str, object], list[float]]] = {

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from videopipe.inflation import InflationOptions, inflate
 from videopipe.inflation.folded import FoldedNetwork
-from videopipe.inflation.layer_plan import InflationPlan, make_plan
 from videopipe.inflation.options import InflationError
+from videopipe.inflation.planning.layer_plan import InflationPlan, make_plan
 
 METHODS = ("i3d", "s3d", "center", "s4nd", "shift", "adapter", "attention", "none")
 SMALL = {"num_frames": 6, "image_size": 16, "state": 8}

@@ -8,7 +8,7 @@ import torch
 
 from videopipe.inflation import inflate
 from videopipe.inflation.folded import FoldedNetwork
-from videopipe.inflation.layer_plan import InflationPlan
+from videopipe.inflation.planning.layer_plan import InflationPlan
 
 Maker = Callable[..., Any]
 

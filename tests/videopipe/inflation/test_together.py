@@ -11,10 +11,10 @@ from pretrained_2d.networks.backbones import build
 from s4nd import compiled
 from tests.pretrained_2d.networks.launches import Launches
 from videopipe.inflation.folded import FoldedNetwork, inflate
-from videopipe.inflation.layer_plan import make_plan
 from videopipe.inflation.mixing import time_kernel
 from videopipe.inflation.mixing.time_kernel import TimeMixing, matrices_together
 from videopipe.inflation.options import InflationOptions
+from videopipe.inflation.planning.layer_plan import make_plan
 
 SMALL: dict[str, Any] = {"num_frames": 4, "state": 4}
 

@@ -7,8 +7,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from videopipe.dataset.lists.video_range import VideoRange, path_as_text
 from videopipe.dataset.manifest import Manifest, VideoRecord, write_manifest
-from videopipe.dataset.video_range import VideoRange, path_as_text
 from videopipe.errors import DataError
 from videopipe.prediction.discovery import VideoListing
 

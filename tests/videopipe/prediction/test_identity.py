@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pretrained_2d.checkpoints.folder import read_card
-from videopipe.dataset.video_range import VideoRange, path_as_text, text_as_path
+from videopipe.dataset.lists.video_range import VideoRange, path_as_text, text_as_path
 from videopipe.prediction.operation import predict_table
 from videopipe.prediction.request import TableRequest
 from videopipe.prediction.resume import summary_path

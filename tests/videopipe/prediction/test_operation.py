@@ -18,11 +18,11 @@ from videopipe.dataset.manifest import VideoRecord
 from videopipe.errors import DataError, VideopipeError
 from videopipe.evaluation.labelled import score_records
 from videopipe.models import load_model
+from videopipe.prediction.execution.shared_run import TableLock
 from videopipe.prediction.operation import predict_table
 from videopipe.prediction.operation import predict_table as run_in_process
 from videopipe.prediction.request import TableRequest
 from videopipe.prediction.resume import complete_commit, summary_path
-from videopipe.prediction.shared_run import TableLock
 from videopipe.prediction.table.parts import list_parts, parts_folder, read_part
 from videopipe.prediction.table.table_format import as_rows
 from videopipe.scoring.settings import Execution, Scoring

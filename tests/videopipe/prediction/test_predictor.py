@@ -3,7 +3,7 @@ import threading
 import pytest
 
 import videopipe
-from videopipe.dataset.video_range import VideoRange
+from videopipe.dataset.lists.video_range import VideoRange
 from videopipe.errors import VideopipeError
 
 QUICK = {"device": "cpu", "workers": 1, "threads": 1}

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from videopipe.dataset.video_range import VideoRange
+from videopipe.dataset.lists.video_range import VideoRange
 from videopipe.models import load_model
 from videopipe.prediction.score_journal import score_resumable
 from videopipe.prediction.table.parts import list_parts

@@ -2,8 +2,8 @@ import re
 
 import pytest
 
-from videopipe.report import plots
 from videopipe.report.page import Section, Strip, Table, TextBlock, render, write_page
+from videopipe.report.pictures import plots
 
 EVIL = '<script>alert("x")</script>&$5$'
 

@@ -12,8 +12,8 @@ from PIL import Image
 
 from tests.videopipe.report.test_write import entry, make_run
 from videopipe.report.page import Section
+from videopipe.report.pictures.timeline_strip import COLOURS
 from videopipe.report.sections.predictions import MOST_STRIPS, add_timelines
-from videopipe.report.timeline_strip import COLOURS
 from videopipe.report.write import write_report
 from videopipe.video.writing import write_video
 

@@ -10,7 +10,7 @@ from PIL import Image
 from pretrained_2d.checkpoints.card import ModelCard
 from pretrained_2d.checkpoints.folder import save_checkpoint
 from pretrained_2d.networks.backbones import build
-from pretrained_2d.training.metrics_log import MetricsLog
+from pretrained_2d.training.outputs.metrics_log import MetricsLog
 from tests.browser import opening_seconds
 from videopipe.cli import main
 from videopipe.evaluation.score_table import ScoreTable, measure, write_evaluation

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pretrained_2d.checkpoints.card import Preprocessing
-from videopipe.dataset.video_range import VideoRange
+from videopipe.dataset.lists.video_range import VideoRange
 from videopipe.errors import DecodeError
 from videopipe.scoring.clips import ClipPlan
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
+from videopipe.dataset.clips.sampling import frame_times, sliding_windows
+from videopipe.dataset.lists.video_range import VideoRange
 from videopipe.dataset.manifest import VideoRecord
-from videopipe.dataset.sampling import frame_times, sliding_windows
-from videopipe.dataset.video_range import VideoRange
 from videopipe.models import load_model
 from videopipe.scoring.engine import Engine
 from videopipe.scoring.scores import VideoScores

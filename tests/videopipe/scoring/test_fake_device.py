@@ -10,8 +10,8 @@ from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
 from pretrained_2d.networks.convnext import ConvNeXt
 from tests.pretrained_2d.networks.launches import Launches
 from videopipe.inflation.folded import FoldedNetwork
-from videopipe.inflation.layer_plan import make_plan
 from videopipe.inflation.options import InflationOptions
+from videopipe.inflation.planning.layer_plan import make_plan
 from videopipe.scoring.batched_model import BatchedModel
 from videopipe.scoring.clip_classifier import ClipClassifier
 from videopipe.scoring.settings import Execution, Scoring

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pretrained_2d.checkpoints.card import Preprocessing
-from videopipe.dataset.sampling import Clip, frame_times, sliding_windows
+from videopipe.dataset.clips.sampling import Clip, frame_times, sliding_windows
 from videopipe.scoring import frame_reader as frames_module
 from videopipe.scoring.frame_reader import FrameReader, three_crops
 from videopipe.video.video import EndOfVideoError, Video, open_video

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from pretrained_2d.checkpoints.card import ModelCard
-from videopipe.dataset.video_range import VideoRange
+from videopipe.dataset.lists.video_range import VideoRange
 from videopipe.scoring.clips import NO_FRAMES, ClipPlan, ClipTask, DecodedClip, VideoFacts
 from videopipe.scoring.scores import ClipAverage, ClipOutput, softmax
 from videopipe.scoring.settings import Scoring

@@ -9,7 +9,7 @@ import pytest
 
 from pretrained_2d.checkpoints.card import Preprocessing
 from videopipe.cli import main
-from videopipe.dataset.video_range import VideoRange
+from videopipe.dataset.lists.video_range import VideoRange
 from videopipe.scoring.clips import ClipPlan, ClipTask, DecodedClip, VideoFacts, decode_clips
 from videopipe.scoring.settings import Scoring
 from videopipe.video.writing import write_video

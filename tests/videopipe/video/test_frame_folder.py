@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from videopipe.dataset.clips.training_clips import ClipDataset
 from videopipe.dataset.indexing import Inspection, index_dataset
-from videopipe.dataset.training_clips import ClipDataset
 from videopipe.errors import DataError, DecodeError
 from videopipe.evaluation.labelled import score_records
 from videopipe.models import load_model

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from tests.videopipe.video.installed_backends import backends_slow_except
-from videopipe.dataset.sampling import frame_times, random_clip, sliding_windows
+from videopipe.dataset.clips.sampling import frame_times, random_clip, sliding_windows
 from videopipe.system.pool import Failed, Finished, WorkerPool
 from videopipe.video.decoder import EndOfVideoError
 from videopipe.video.video import open_video

@@ -14,7 +14,7 @@ from videopipe.dataset.layouts.listing import (
     is_video,
     videos_below,
 )
-from videopipe.dataset.video_lists import LIST_SUFFIXES, ListEntry, path_of_text, read_list
+from videopipe.dataset.lists.video_lists import LIST_SUFFIXES, ListEntry, path_of_text, read_list
 from videopipe.errors import DataError
 from videopipe.video.sources.addresses import ARROW_SUFFIXES
 

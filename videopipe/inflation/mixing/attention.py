@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from videopipe.inflation.mixing.folded_batch import FoldedBatch
+from videopipe.inflation.mixing.folding.folded_batch import FoldedBatch
 
 CHANNELS_PER_HEAD = 64
 LONGEST_WAVE = 1000.0  # in steps, of the slowest rotation

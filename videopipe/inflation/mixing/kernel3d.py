@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from videopipe.inflation.mixing.folded_batch import FoldedBatch, shifted
-from videopipe.inflation.mixing.stream_states import finite_response
+from videopipe.inflation.mixing.folding.folded_batch import FoldedBatch, shifted
+from videopipe.inflation.mixing.folding.stream_states import finite_response
 from videopipe.inflation.options import Padding
 
 Scale = Literal["length", "none"]

@@ -3,10 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from videopipe.inflation.layer_plan import InflationPlan, PlannedLayer
 from videopipe.inflation.mixing.adapter import TimeAdapter
 from videopipe.inflation.mixing.attention import TimeAttention
-from videopipe.inflation.mixing.folded_batch import FoldedBatch
+from videopipe.inflation.mixing.folding.folded_batch import FoldedBatch
 from videopipe.inflation.mixing.kernel3d import FoldedConv3d
 from videopipe.inflation.mixing.shift import TimeShift
 from videopipe.inflation.mixing.state_space import StateSpaceKernel, state_space_kernel
@@ -14,6 +13,7 @@ from videopipe.inflation.mixing.temporal_patch import PatchConv
 from videopipe.inflation.mixing.time_kernel import TapKernel, TimeMixing
 from videopipe.inflation.mixing.time_mixed import TimeMixed, TimePooling
 from videopipe.inflation.options import InflationError, InflationOptions
+from videopipe.inflation.planning.layer_plan import InflationPlan, PlannedLayer
 
 
 def replacement(

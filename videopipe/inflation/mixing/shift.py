@@ -5,7 +5,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from videopipe.inflation.mixing.folded_batch import FoldedBatch, shifted
+from videopipe.inflation.mixing.folding.folded_batch import FoldedBatch, shifted
 from videopipe.inflation.options import Padding
 
 SHARE = 8  # one channel in eight comes from each neighbouring step

@@ -4,7 +4,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from s4nd.axis import AxisConfig, AxisStateSpace
-from s4nd.kernel_sampling import Wanted
+from s4nd.kernels.kernel_sampling import Wanted
 from s4nd.recurrence import endless_taps, recurrence, why_no_recurrence
 from videopipe.inflation.options import InflationOptions, Padding
 

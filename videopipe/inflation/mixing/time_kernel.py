@@ -14,13 +14,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from s4nd.cache import saved_tensor_hooks
-from s4nd.kernel_sampling import Wanted, sample
+from s4nd.kernels.kernel_sampling import Wanted, sample
 from s4nd.layer import without_autocast
 from s4nd.together import launches_are_slow
-from videopipe.inflation.mixing.folded_batch import FoldedBatch
+from videopipe.inflation.mixing.folding.folded_batch import FoldedBatch
+from videopipe.inflation.mixing.folding.stream_states import finite_response
+from videopipe.inflation.mixing.folding.time_product import multiply
 from videopipe.inflation.mixing.state_space import StateSpaceKernel
-from videopipe.inflation.mixing.stream_states import finite_response
-from videopipe.inflation.mixing.time_product import multiply
 from videopipe.inflation.options import Padding
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from videopipe.inflation.mixing.folded_batch import FoldedBatch
+from videopipe.inflation.mixing.folding.folded_batch import FoldedBatch
 
 
 class TimePooling(nn.Module):

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from pretrained_2d.checkpoints.card import ModelCard
-from pretrained_2d.networks.convolution import fold_time
+from pretrained_2d.networks.layers.convolution import fold_time
 from videopipe.errors import VideopipeError
 
 MOST_NAMES = 8  # layers that an error lists

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pretrained_2d.atomic import new_file
-from videopipe.dataset.video_range import VideoRange, real_path, text_as_path
+from videopipe.dataset.lists.video_range import VideoRange, real_path, text_as_path
 from videopipe.prediction.table.formats import format_of
 from videopipe.prediction.table.parts import scan_part
 from videopipe.system.content_id import content_id

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from videopipe.dataset.layouts.listing import printable
-from videopipe.dataset.video_range import path_as_text
+from videopipe.dataset.lists.video_range import path_as_text
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -4,8 +4,8 @@ import torch
 
 from s4nd import AxisConfig
 from s4nd.axis import AxisStateSpace
-from s4nd.bases import BASES
-from videopipe.report.canvas import Canvas, Picture
+from s4nd.kernels.bases import BASES
+from videopipe.report.pictures.canvas import Canvas, Picture
 
 SAMPLES = 128
 NUM_FUNCTIONS = 5

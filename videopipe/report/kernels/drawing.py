@@ -7,8 +7,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from videopipe.report.canvas import COLOURS, INK, Canvas, Picture, plain_log_scale
 from videopipe.report.kernels.axes import DrawnAxis, Values, response
+from videopipe.report.pictures.canvas import COLOURS, INK, Canvas, Picture, plain_log_scale
 
 
 def kernels(

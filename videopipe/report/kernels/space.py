@@ -7,7 +7,7 @@ from torch import nn
 
 from s4nd import S4ND
 from s4nd.axis import AxisStateSpace
-from videopipe.report.canvas import Canvas, Picture
+from videopipe.report.pictures.canvas import Canvas, Picture
 
 RATES = (2.0, 1.0, 0.5)  # base samples per sample: coarse, as trained, fine
 NUM_CHANNELS = 3

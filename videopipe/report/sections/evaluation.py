@@ -8,10 +8,10 @@ import numpy as np
 
 from videopipe.evaluation.score_table import Metrics, ScoreTable, read_metrics, read_scores
 from videopipe.evaluation.statistics import Integers
-from videopipe.report import plots
-from videopipe.report.canvas import Picture
-from videopipe.report.filmstrip import StripRequest, film_strips
 from videopipe.report.page import Cell, Section, Table
+from videopipe.report.pictures import plots
+from videopipe.report.pictures.canvas import Picture
+from videopipe.report.pictures.filmstrip import StripRequest, film_strips
 from videopipe.report.sections.multi_label import multi_label_section
 
 NUM_STRIPS = 6  # of mistakes, and of correct predictions

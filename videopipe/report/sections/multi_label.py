@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from videopipe.evaluation.score_table import Metrics, ScoreTable
-from videopipe.report import plots
 from videopipe.report.page import Cell, Section, Table
+from videopipe.report.pictures import plots
 
 MOST_ROWS = 300
 MOST_CLASSES = 40  # in the picture, the lowest

@@ -5,9 +5,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from videopipe.report import plots
-from videopipe.report.canvas import BLUE, INK, PAGE_BLUE, Picture
 from videopipe.report.page import Section, Table
+from videopipe.report.pictures import plots
+from videopipe.report.pictures.canvas import BLUE, INK, PAGE_BLUE, Picture
 
 MOST_ROWS = 300  # more make a page slow to open
 

@@ -5,8 +5,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from videopipe.report import plots
 from videopipe.report.page import Section, Table, TextBlock, format_cell
+from videopipe.report.pictures import plots
 from videopipe.report.run_record import ReportedJob, Run
 
 

@@ -6,10 +6,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from videopipe.dataset.video_range import text_as_path
-from videopipe.report.canvas import Picture
+from videopipe.dataset.lists.video_range import text_as_path
 from videopipe.report.page import Section, Table
-from videopipe.report.timeline_strip import TimelineRequest, timeline_svgs
+from videopipe.report.pictures.canvas import Picture
+from videopipe.report.pictures.timeline_strip import TimelineRequest, timeline_svgs
 
 TIMELINE_FILE = "timeline.json"
 MOST_ROWS = 300  # more make a page slow to open

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pretrained_2d.training.metrics_log import read_metrics
-from videopipe.report import plots
-from videopipe.report.canvas import Picture
+from pretrained_2d.training.outputs.metrics_log import read_metrics
 from videopipe.report.page import Section
+from videopipe.report.pictures import plots
+from videopipe.report.pictures.canvas import Picture
 
 # (key of a record, title, unit of the vertical axis, what it means, logarithmic)
 TRAIN_CURVES = (

@@ -13,7 +13,7 @@ from statistics import fmean
 
 import numpy as np
 
-from videopipe.dataset.sampling import Clip, frame_times, random_clip
+from videopipe.dataset.clips.sampling import Clip, frame_times, random_clip
 from videopipe.errors import DataError, DecodeError
 from videopipe.system.pool import Event, Failed, WorkerPool
 from videopipe.video.video import BACKENDS, open_video

@@ -81,7 +81,7 @@ def test_the_package_holds_the_same_weights(weights) -> None:
 
 
 def clip_of(path: Path, card) -> torch.Tensor:
-    from videopipe.dataset.sampling import Clip, frame_times
+    from videopipe.dataset.clips.sampling import Clip, frame_times
     from videopipe.video.video import open_video
 
     with open_video(path) as video:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from videopipe.inflation.mixing.attention import TimeAttention
-from videopipe.inflation.mixing.folded_batch import FoldedBatch
+from videopipe.inflation.mixing.folding.folded_batch import FoldedBatch
 
 
 def plain(layer: TimeAttention, steps: Tensor, rate: float, causal: bool) -> Tensor:

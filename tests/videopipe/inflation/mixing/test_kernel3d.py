@@ -6,8 +6,8 @@ from timm.layers import Conv2dSame, ScaledStdConv2d, StdConv2d
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pretrained_2d.networks.convolution import fold_patches
-from videopipe.inflation.mixing.folded_batch import FoldedBatch
+from pretrained_2d.networks.layers.convolution import fold_patches
+from videopipe.inflation.mixing.folding.folded_batch import FoldedBatch
 from videopipe.inflation.mixing.kernel3d import FoldedConv3d
 from videopipe.inflation.mixing.temporal_patch import PatchConv, PatchPixels
 

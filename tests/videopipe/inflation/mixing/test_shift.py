@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from videopipe.inflation.mixing.folded_batch import FoldedBatch
+from videopipe.inflation.mixing.folding.folded_batch import FoldedBatch
 from videopipe.inflation.mixing.shift import TimeShift
 
 CLIPS, STEPS, PARTS = 2, 4, 3

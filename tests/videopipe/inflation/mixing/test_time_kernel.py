@@ -9,11 +9,11 @@ from torch.nn import functional
 
 from s4nd import S4ND
 from s4nd.axis import Padding, Start
-from s4nd.bases import BASES
-from videopipe.inflation.mixing.folded_batch import FoldedBatch
+from s4nd.kernels.bases import BASES
+from videopipe.inflation.mixing.folding.folded_batch import FoldedBatch
+from videopipe.inflation.mixing.folding.time_product import multiply
 from videopipe.inflation.mixing.state_space import state_space_kernel
 from videopipe.inflation.mixing.time_kernel import TapKernel, TimeMixing, time_matrix
-from videopipe.inflation.mixing.time_product import multiply
 from videopipe.inflation.options import Basis, InflationOptions
 
 CLIPS, STEPS, CHANNELS = 2, 7, 4

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from videopipe.dataset.video_range import VideoRange
+from videopipe.dataset.lists.video_range import VideoRange
 from videopipe.prediction.resume import find_parts, make_plan
 from videopipe.prediction.table import merge, tar_file, text_files
 from videopipe.prediction.table.formats import FORMATS, format_of

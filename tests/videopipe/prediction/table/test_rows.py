@@ -1,6 +1,6 @@
 import numpy as np
 
-from videopipe.dataset.video_range import VideoRange
+from videopipe.dataset.lists.video_range import VideoRange
 from videopipe.prediction.table.rows import Columns, make_row, shortest
 from videopipe.scoring.scores import VideoScores
 

@@ -1,0 +1,1 @@
+"""The names of weights in other programs, and how they match those of a network."""

@@ -1,0 +1,1 @@
+"""Files of other programs as named tensors; nothing in them is executed."""

@@ -1,0 +1,1 @@
+"""Networks of timm, torchvision and transformers behind the interface of our own."""

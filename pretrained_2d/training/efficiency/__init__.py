@@ -1,0 +1,1 @@
+"""Training in less memory and time: checkpointing, sharding, quicker gradients."""

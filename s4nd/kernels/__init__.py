@@ -1,0 +1,1 @@
+"""How state spaces become kernels: bases, initial values, diagonal and low-rank kernels."""

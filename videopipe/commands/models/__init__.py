@@ -1,0 +1,1 @@
+"""Commands on networks and checkpoints: list, adopt, inflate, export and draw them."""

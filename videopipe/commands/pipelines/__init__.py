@@ -1,0 +1,1 @@
+"""Commands on a pipeline file: write, check, show and run it."""

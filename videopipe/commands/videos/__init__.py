@@ -1,0 +1,1 @@
+"""Commands on videos: check, predict, embed, evaluate and measure them."""

@@ -1,0 +1,1 @@
+"""Lists of videos and ranges of videos, as text, tables and Arrow files."""

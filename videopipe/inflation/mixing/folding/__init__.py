@@ -1,0 +1,1 @@
+"""Frames folded into the batch: unfolding, products over steps, states of a stream."""

@@ -1,0 +1,1 @@
+"""Which layers of a 2D network mix time: the trial run, the selection and the plan."""

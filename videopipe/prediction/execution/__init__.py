@@ -1,0 +1,1 @@
+"""Where predictions run: one process, several processes, a Ray cluster, a stream."""
