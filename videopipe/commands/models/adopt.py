@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from videopipe.commands.arguments import add_old_name, check_out_folder
+from videopipe.commands.arguments import add_old_name, check_out_folder, settings_of
 
 SUMMARY = "convert a checkpoint of another program, with a report of every tensor"
 EXAMPLES = """  videopipe adopt resnet18.pth --architecture timm/resnet18 --out models/resnet18
@@ -102,20 +102,11 @@ def main(args: argparse.Namespace) -> int:
             "lists all, `videopipe models 'timm/*'` those of timm"
         )
     check_out_folder(args.out, args.checkpoint, overwrite=args.overwrite)
-    request = Adoption(
-        checkpoint=args.checkpoint,
+    request = settings_of(
+        Adoption,
+        args,
         architecture=args.architecture or "",
-        head=args.head,
-        entry=args.entry,
         labels=read_labels(args.labels) if args.labels else None,
-        mean=args.mean,
-        std=args.std,
-        image_size=args.image_size,
-        crop=args.crop,
-        interpolation=args.interpolation,
-        squash=args.squash,
-        num_frames=args.num_frames,
-        clip_seconds=args.clip_seconds,
         options=dict(args.option),
     )
     card, report = adopt(request, args.out)

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from videopipe.commands.arguments import check_out_folder
+from videopipe.commands.arguments import check_out_folder, settings_of
 from videopipe.errors import ConfigError, VideopipeError
 from videopipe.inflation.options import InflationOptions
 
@@ -46,9 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Inflate, write the folder, and print the summary."""
-    names = [field.name for field in fields(InflationOptions)]
     try:
-        options = InflationOptions(**{name: getattr(args, name) for name in names})
+        options = settings_of(InflationOptions, args)
     except ValueError as error:
         raise ConfigError([str(error)]) from error
     labels = None if args.labels is None else _labels(args.labels)

@@ -4,16 +4,14 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from videopipe.commands.arguments import name_option
 from videopipe.commands.videos.predict import (
     PATHS_HELP,
     add_execution,
     add_run_options,
     add_sampling,
-    execution_of,
     fill_table,
     prepare_decoders,
-    scoring_of,
+    request_of,
 )
 
 if TYPE_CHECKING:
@@ -76,21 +74,5 @@ def _request(args: argparse.Namespace) -> "EmbeddingRequest":
         raise ConfigError(["--stride-seconds is for windows; add --per window"])
     out = Path(args.out)
     npy = not out.suffix
-    try:
-        return EmbeddingRequest(
-            model=Path(args.model),
-            out=out / INDEX if npy else out,
-            npy=npy,
-            per=args.per,
-            layer=args.layer,
-            dtype=args.dtype,
-            scoring=scoring_of(args, windows=args.per != "video"),
-            execution=execution_of(args),
-            limit=args.limit,
-            frame_rate=args.frame_rate,
-            overwrite=args.overwrite,
-            retry_failed=args.retry_failed,
-            engine=args.engine,
-        )
-    except ValueError as error:
-        raise ConfigError([name_option(error, args)]) from None
+    out = out / INDEX if npy else out
+    return request_of(EmbeddingRequest, args, out, npy=npy, windows=args.per != "video")

@@ -4,10 +4,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from videopipe.commands.arguments import add_progress_argument, name_option
+from videopipe.commands.arguments import add_progress_argument, name_option, settings_of
 
 if TYPE_CHECKING:
     from videopipe.dataset.manifest import Manifest, VideoRecord
+    from videopipe.scoring.settings import Execution, Scoring
 
 SUMMARY = "score labelled videos with a checkpoint: a table with intervals, and a report page"
 EXAMPLES = """  videopipe evaluate MODEL hmdb51 --out evaluation
@@ -123,7 +124,7 @@ def _evaluate(args: argparse.Namespace) -> int:
     return 0
 
 
-def _settings(args: argparse.Namespace) -> tuple[Any, Any]:
+def _settings(args: argparse.Namespace) -> "tuple[Scoring, Execution]":
     from videopipe.errors import ConfigError
     from videopipe.scoring.settings import Execution, Scoring
 
@@ -132,22 +133,7 @@ def _settings(args: argparse.Namespace) -> tuple[Any, Any]:
             raise ValueError(f"--max-failed is {args.max_failed}; expected a fraction from 0 to 1")
         if args.frame_rate is not None and args.frame_rate <= 0:
             raise ValueError(f"--frame-rate is {args.frame_rate}; expected more than 0")
-        return (
-            Scoring(
-                clips=args.clips,
-                crops=args.crops,
-                average=args.average,
-                num_frames=args.num_frames,
-                clip_seconds=args.clip_seconds,
-            ),
-            Execution(
-                device=args.device,
-                workers=args.workers,
-                threads=args.threads,
-                batch_size=args.batch_size,
-                timeout_seconds=args.timeout_seconds,
-            ),
-        )
+        return settings_of(Scoring, args), settings_of(Execution, args)
     except ValueError as error:
         raise ConfigError([name_option(error, args)]) from None
 

@@ -4,13 +4,14 @@ import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from videopipe.commands.arguments import (
     add_old_name,
     add_progress_argument,
     name_option,
     number_or,
+    settings_of,
 )
 from videopipe.commands.videos.timeline_options import (
     add_timeline,
@@ -19,11 +20,12 @@ from videopipe.commands.videos.timeline_options import (
     write_all,
 )
 from videopipe.errors import ConfigError
-from videopipe.scoring.settings import Decoder
+from videopipe.scoring.settings import Decoder, Execution, Scoring
 
 if TYPE_CHECKING:
     from videopipe.prediction.request import TableRequest
-    from videopipe.scoring.settings import Execution, Scoring
+
+    Request = TypeVar("Request", bound=TableRequest)
 
 SUMMARY = "predict the classes of videos: files, folders or lists in, one table out, resumable"
 PATHS_HELP = (
@@ -216,57 +218,25 @@ def _request(args: argparse.Namespace) -> "TableRequest":
 
     if args.stride_seconds is not None and not args.windows:
         raise ConfigError(["--stride-seconds is for windows; add --windows"])
+    return request_of(TableRequest, args, Path(args.out), windows=args.windows)
+
+
+def request_of(
+    kind: "type[Request]", args: argparse.Namespace, out: Path, *, windows: bool, **others: Any
+) -> "Request":
+    """A request from the options of its command; `others` are fields that are no options."""
     try:
-        return TableRequest(
+        return settings_of(
+            kind,
+            args,
             model=Path(args.model),
-            out=Path(args.out),
-            scoring=scoring_of(
-                args, average=args.average, windows=args.windows, embeddings=args.embeddings
-            ),
-            execution=execution_of(args),
-            top_k=args.top_k,
-            scores=args.scores,
-            limit=args.limit,
-            frame_rate=args.frame_rate,
-            overwrite=args.overwrite,
-            retry_failed=args.retry_failed,
-            engine=args.engine,
+            out=out,
+            scoring=settings_of(Scoring, args, windows=windows),
+            execution=settings_of(Execution, args),
+            **others,
         )
     except ValueError as error:
         raise ConfigError([name_option(error, args)]) from None
-
-
-def scoring_of(args: argparse.Namespace, **others: Any) -> "Scoring":
-    """The settings of `add_sampling` and --stride-seconds; `others` are those of one command."""
-    from videopipe.scoring.settings import Scoring
-
-    return Scoring(
-        clips=args.clips,
-        crops=args.crops,
-        stride_seconds=args.stride_seconds,
-        num_frames=args.num_frames,
-        clip_seconds=args.clip_seconds,
-        precision=args.precision,
-        decoder=args.decoder,
-        within_shots=args.within_shots,
-        **others,
-    )
-
-
-def execution_of(args: argparse.Namespace) -> "Execution":
-    """The settings of `add_execution`."""
-    from videopipe.scoring.settings import Execution
-
-    return Execution(
-        device=args.device,
-        workers=args.workers,
-        threads=args.threads,
-        batch_size=args.batch_size,
-        timeout_seconds=args.timeout_seconds,
-        max_clips_per_video=args.max_clips_per_video,
-        max_seconds_per_video=args.max_seconds_per_video,
-        compile=args.compile,
-    )
 
 
 def _report(out: str, summary: dict[str, Any]) -> None:
