@@ -10,13 +10,10 @@ from pathlib import Path
 
 import pyarrow.parquet as parquet
 import pytest
-import torch
 
-from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
-from pretrained_2d.checkpoints.folder import save_checkpoint
-from pretrained_2d.networks.backbones import build
 from tests.journeys.walk import REPOSITORY, VARIABLES, Command, File, Walk, read_page
 from tests.servers import bucket
+from tests.videopipe.tiny_model import save_image_network
 from videopipe.inflation import InflationOptions, inflate_checkpoint
 
 SHARED = Path(os.environ.get("VIDEOPIPE_SHARED", REPOSITORY.parent / "shared")) / "data"
@@ -34,15 +31,7 @@ OBEYS = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     """A small network in the place of the page's."""
-    torch.manual_seed(0)
-    labels = ("juggling", "bowling", "waving")
-    card = ModelCard(
-        architecture="timm/test_resnet",
-        options={"num_classes": len(labels)},
-        labels=labels,
-        preprocessing=Preprocessing(image_size=32, resize=32),
-    )
-    save_checkpoint(tmp_path / "flat", build(card.architecture, **card.options), card)
+    save_image_network(tmp_path / "flat", 3, labels=("juggling", "bowling", "waving"))
     options = InflationOptions(num_frames=4, clip_seconds=1.0, state=8)
     inflate_checkpoint(tmp_path / "flat", tmp_path / "i3d", options)
     return tmp_path / "i3d"

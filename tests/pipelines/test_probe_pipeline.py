@@ -6,13 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
-from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
-from pretrained_2d.checkpoints.folder import save_checkpoint
-from pretrained_2d.networks.backbones import build
 from tests.processes import ACCELERATE
 from tests.processes import run as run_to_end
+from tests.videopipe.tiny_model import save_image_network
 from videopipe.cli import main
 from videopipe.evaluation.score_table import read_scores
 from videopipe.models import load_model
@@ -46,14 +43,15 @@ def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("backbone") / "model"
-    torch.manual_seed(0)
-    card = ModelCard(
-        architecture="timm/test_resnet",
-        options={"num_classes": 4},
-        preprocessing=Preprocessing(image_size=32, resize=32),
-    )
-    save_checkpoint(folder, build(card.architecture, **card.options), card)
-    return folder / "model.safetensors"
+    return save_image_network(folder, 4) / "model.safetensors"
+
+
+@pytest.fixture
+def variables(videos: Path, weights: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The variables that the pipeline reads: set here, and as words for `env`."""
+    monkeypatch.setenv("VIDEOS", str(videos))
+    monkeypatch.setenv("WEIGHTS", str(weights))
+    return [f"VIDEOS={videos}", f"WEIGHTS={weights}"]
 
 
 def test_it_validates_and_says_what_it_shows() -> None:
@@ -65,10 +63,8 @@ def test_it_validates_and_says_what_it_shows() -> None:
 
 @pytest.mark.slow
 def test_it_runs_unchanged_at_a_tiny_scale(
-    videos: Path, weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    videos: Path, variables: list[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("VIDEOS", str(videos))
-    monkeypatch.setenv("WEIGHTS", str(weights))
     changes = [f"--set={change}" for change in TINY]
     command = ["run", str(PIPELINE), "--runs", str(tmp_path), *changes]
     assert main(command) == 0
@@ -98,16 +94,11 @@ def test_it_runs_unchanged_at_a_tiny_scale(
 
 
 @pytest.mark.slow
-def test_two_processes_give_the_numbers_of_one(
-    videos: Path, weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("VIDEOS", str(videos))
-    monkeypatch.setenv("WEIGHTS", str(weights))
+def test_two_processes_give_the_numbers_of_one(variables: list[str], tmp_path: Path) -> None:
     quick = ("probe.matrix.recipe.seed=[0]", "probe.matrix.head=[mean, s4nd]")
     words = ["run", str(PIPELINE), *[f"--set={change}" for change in (*TINY, *quick)], "--runs"]
     assert main([*words, str(tmp_path / "one")]) == 0
-    variables = ["env", f"VIDEOS={videos}", f"WEIGHTS={weights}"]
-    run_to_end([*variables, *ACCELERATE, "-m", "videopipe", *words, str(tmp_path / "two")])
+    run_to_end(["env", *variables, *ACCELERATE, "-m", "videopipe", *words, str(tmp_path / "two")])
     one, two = (sorted((tmp_path / name).glob("scores-*")) for name in ("one", "two"))
     assert [folder.name for folder in one] == [folder.name for folder in two]
     assert len(one) == 2

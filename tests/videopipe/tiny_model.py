@@ -43,6 +43,21 @@ def save_tiny_model(folder: Path, *, ndim: int = 3, seed: int = 0) -> Path:
     return folder
 
 
+def save_image_network(
+    folder: Path, num_classes: int, labels: tuple[str, ...] | None = None
+) -> Path:
+    """A small network of timm for images, with random weights."""
+    torch.manual_seed(0)
+    card = ModelCard(
+        architecture="timm/test_resnet",
+        options={"num_classes": num_classes},
+        labels=labels,
+        preprocessing=Preprocessing(image_size=32, resize=32),
+    )
+    save_checkpoint(folder, build(card.architecture, **card.options), card)
+    return folder
+
+
 @pytest.fixture
 def isotropic_backbone(tmp_path: Path) -> Path:
     """The checkpoint folder of a small 2D S4ND network with three classes."""

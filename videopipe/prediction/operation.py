@@ -4,6 +4,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -59,7 +60,8 @@ def _predict_table(request: TableRequest, paths: Iterable[Any], wait: bool) -> T
     lock = TableLock(request.out.with_name(f".{request.out.name}.lock"), request.out)
     listing = VideoListing(paths, request.frame_rate)
     try:
-        plan = _shared_plan(request, card, columns, listing, run, lock)
+        make = partial(_make_plan, request, card, columns, listing, run, lock)
+        plan = make() if run.size == 1 else _shared_plan(make, listing, run)
         lock.share()
         in_progress = parts_folder(request.out).exists()  # else the table is complete already
         report: dict[str, Any] = {"began": began}
@@ -84,23 +86,15 @@ def _predict_table(request: TableRequest, paths: Iterable[Any], wait: bool) -> T
 
 
 def _shared_plan(
-    request: TableRequest,
-    card: ModelCard,
-    columns: RowMaker,
-    listing: VideoListing,
-    run: SharedRun,
-    lock: TableLock,
+    make: Callable[[], PredictionPlan], listing: VideoListing, run: SharedRun
 ) -> PredictionPlan:
     """The plan that the first process makes, in every process."""
-    if run.size == 1:
-        return _make_plan(request, card, columns, listing, run, lock)
 
-    def make() -> dict[str, Any]:
-        plan = _make_plan(request, card, columns, listing, run, lock)
-        found = {"problems": listing.problems, "skipped": dict(listing.skipped)}
-        return plan.to_json() | found
+    def make_once() -> dict[str, Any]:
+        content = make().to_json()
+        return content | {"problems": listing.problems, "skipped": dict(listing.skipped)}
 
-    content = run.plan(make)
+    content = run.plan(make_once)
     listing.problems, listing.skipped = content["problems"], Counter(content["skipped"])
     return PredictionPlan.from_json(content)
 

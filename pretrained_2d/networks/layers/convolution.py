@@ -12,6 +12,8 @@ from einops import rearrange
 from torch import Tensor, nn
 from torch.nn import functional
 
+Ints = Sequence[int]  # one for each axis
+
 
 class Convolution(nn.Module):
     """A convolution of (batch, channels, *axes); `kernel` has one length for each axis."""
@@ -54,8 +56,8 @@ def convolve(
     signal: Tensor,
     weight: Tensor,
     bias: Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
+    stride: Ints,
+    padding: Ints,
     groups: int = 1,
 ) -> Tensor:
     """Convolve 1 or 2 axes, or 3 by the quickest exact route; zeros stand outside the signal."""
@@ -70,16 +72,7 @@ def convolve(
     if taps == step and margin == 0 and groups == 1:
         return _convolve_patches_of_frames(signal, weight, bias, stride, padding)
     if taps == 1 and step == 1 and margin == 0:
-        frames = functional.conv2d(
-            fold_time(signal),
-            weight[:, :, 0],
-            bias,
-            tuple(stride[1:]),
-            tuple(padding[1:]),
-            1,
-            groups,
-        )
-        return unfold_time(frames, signal.shape[2])
+        return _convolve_frames(signal, weight[:, :, 0], bias, stride, padding, groups)
     whole = 2 * margin == taps - 1 or margin == 0
     if depthwise and step == 1 and whole and signal.device.type == "cpu":
         return _convolve_tap_by_tap(signal, weight, bias, stride, padding)
@@ -115,12 +108,18 @@ def fold_patches(signal: Tensor, patch: int) -> Tensor:
     return rearrange(whole, "b c (t p) h w -> (b t) (c p) h w", p=patch)
 
 
+def _convolve_frames(
+    signal: Tensor, weight: Tensor, bias: Tensor | None, stride: Ints, padding: Ints, groups: int
+) -> Tensor:
+    """Every frame by itself; stride and padding begin with those of time, which do not matter."""
+    frames = functional.conv2d(
+        fold_time(signal), weight, bias, tuple(stride[1:]), tuple(padding[1:]), 1, groups
+    )
+    return unfold_time(frames, signal.shape[2])
+
+
 def _convolve_patches_of_frames(
-    signal: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
+    signal: Tensor, weight: Tensor, bias: Tensor | None, stride: Ints, padding: Ints
 ) -> Tensor:
     """Frames that fall under one patch become channels of one image."""
     taps = weight.shape[2]
@@ -135,11 +134,7 @@ def _convolve_patches_of_frames(
 
 
 def _convolve_tap_by_tap(
-    signal: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
+    signal: Tensor, weight: Tensor, bias: Tensor | None, stride: Ints, padding: Ints
 ) -> Tensor:
     """A depthwise kernel, one time tap after another: output[t] = Σ conv2d(input[t + offset])."""
     time, margin, channels = signal.shape[2], padding[0], signal.shape[1]
@@ -150,16 +145,8 @@ def _convolve_tap_by_tap(
         if abs(offset) >= time:
             continue  # this tap falls outside the clip at every step
         begin, end = max(0, offset), min(time, steps + offset)
-        part = functional.conv2d(
-            fold_time(signal[:, :, begin:end]),
-            weight[:, :, tap],
-            bias if offset == 0 else None,
-            tuple(stride[1:]),
-            tuple(padding[1:]),
-            1,
-            channels,
-        )
-        part = unfold_time(part, end - begin)
+        frames, once = signal[:, :, begin:end], bias if offset == 0 else None
+        part = _convolve_frames(frames, weight[:, :, tap], once, stride, padding, channels)
         if total is None:
             total = part
         else:

@@ -9,18 +9,8 @@ import torch.distributed as dist
 from torch import Tensor, multiprocessing, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from tests.videopipe.inflation.small_network import Small
 from videopipe.inflation import inflate
-
-
-class Small(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(3, 4, 3, 2, 1)
-        self.deep = nn.Conv2d(4, 4, 3, padding=1, groups=4)
-        self.head = nn.Linear(4, 3)
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.head(self.deep(self.conv(images).relu()).relu().mean((2, 3)))
 
 
 def make() -> nn.Module:

@@ -2,25 +2,13 @@
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from tests.videopipe.inflation.small_network import Small
 from videopipe.inflation import inflate
 
 METHODS = ("i3d", "s3d", "center", "s4nd", "shift", "adapter", "attention", "none")
 SMALL = {"num_frames": 6, "image_size": 16, "state": 8}
-
-
-class Compiled(nn.Module):
-    """Two convolutions and a head: enough for the compiler, quick to compile."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(3, 4, 3, 2, 1)
-        self.deep = nn.Conv2d(4, 4, 3, padding=1, groups=4)
-        self.head = nn.Linear(4, 3)
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.head(self.deep(self.conv(images).relu()).relu().mean((2, 3)))
 
 
 @pytest.mark.parametrize(
@@ -35,7 +23,7 @@ class Compiled(nn.Module):
     ],
 )
 def test_compiles_as_one_graph_and_trains(method: str) -> None:
-    network = inflate(Compiled(), method=method, temporal_weights="channel", **SMALL).train()
+    network = inflate(Small(), method=method, temporal_weights="channel", **SMALL).train()
     compiled = torch.compile(network, fullgraph=True, backend="aot_eager")
     for clips in (torch.randn(2, 3, 6, 16, 16), torch.randn(3, 3, 4, 16, 16)):
         network.zero_grad()
@@ -62,7 +50,7 @@ def test_one_graph_for_clips_in_batches_of_any_size(method: str) -> None:
         graphs.append(graph)
         return torch._dynamo.lookup_backend("aot_eager")(graph, inputs)
 
-    network = inflate(Compiled(), method=method, **SMALL).eval()
+    network = inflate(Small(), method=method, **SMALL).eval()
     compiled = torch.compile(network, fullgraph=True, backend=backend)
     with torch.no_grad():
         for batch in (2, 3, 5):
@@ -73,7 +61,7 @@ def test_one_graph_for_clips_in_batches_of_any_size(method: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS[:-1])
 def test_exports(method: str) -> None:
-    network = inflate(Compiled(), method=method, **SMALL).eval()
+    network = inflate(Small(), method=method, **SMALL).eval()
     clip = torch.randn(1, 3, 6, 16, 16)
     program = torch.export.export(network, (clip,))
     torch.testing.assert_close(program.module()(clip), network(clip))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.videopipe.tiny_model import save_image_network
 from videopipe.pipeline.stage import Inputs, Result
 
 MOTIONS = ("left", "right")
@@ -98,21 +99,7 @@ def given_fixture() -> Callable[..., Inputs]:
 @pytest.fixture(scope="session")
 def flat_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An untrained network for images."""
-    import torch
-
-    from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
-    from pretrained_2d.checkpoints.folder import save_checkpoint
-    from pretrained_2d.networks.backbones import build
-
-    folder = tmp_path_factory.mktemp("flat")
-    torch.manual_seed(0)
-    card = ModelCard(
-        architecture="timm/test_resnet",
-        options={"num_classes": 5},
-        preprocessing=Preprocessing(image_size=32, resize=32),
-    )
-    save_checkpoint(folder, build(card.architecture, **card.options), card)
-    return folder
+    return save_image_network(tmp_path_factory.mktemp("flat"), 5)
 
 
 @pytest.fixture(scope="session")

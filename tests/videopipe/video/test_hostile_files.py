@@ -19,8 +19,7 @@ from videopipe.video.decoder import EndOfVideoError
 from videopipe.video.video import open_video
 from videopipe.video.writing import write_video
 
-TIMEOUT_SECONDS = 60.0
-MEMORY_LIMIT_BYTES = 3 * 2**30
+LIMITS = {"workers": 2, "timeout_seconds": 60.0, "memory_limit_bytes": 3 * 2**30}
 # Refused by every backend: nothing of them is a film.
 HOPELESS = {
     "ExoPlayer__bear-id3.mp3",
@@ -50,12 +49,7 @@ def decode_some(task: tuple[str, Path]) -> Iterator[tuple[int, ...]]:
 
 def decode_all(tasks: list[tuple[str, Path]]) -> dict[tuple[str, Path], list[object]]:
     results: dict[tuple[str, Path], list[object]] = {}
-    with WorkerPool(
-        decode_some,
-        workers=2,
-        timeout_seconds=TIMEOUT_SECONDS,
-        memory_limit_bytes=MEMORY_LIMIT_BYTES,
-    ) as pool:
+    with WorkerPool(decode_some, **LIMITS) as pool:
         for event in pool.run(tasks):
             results.setdefault(event.task, []).append(event)
     return results
@@ -105,12 +99,7 @@ def decode_mangled(task: tuple[Path, int]) -> Iterator[tuple[int, ...]]:
 def fuzz(sources: list[Path], num_files: int) -> Counter[str]:
     tasks = [(sources[seed % len(sources)], seed) for seed in range(num_files)]
     ended: Counter[str] = Counter()
-    with WorkerPool(
-        decode_mangled,
-        workers=2,
-        timeout_seconds=TIMEOUT_SECONDS,
-        memory_limit_bytes=MEMORY_LIMIT_BYTES,
-    ) as pool:
+    with WorkerPool(decode_mangled, **LIMITS) as pool:
         for event in pool.run(tasks):
             if isinstance(event, Finished):
                 ended["decoded"] += 1

@@ -12,9 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
-from pretrained_2d.checkpoints.folder import save_checkpoint
-from pretrained_2d.networks.backbones import build
+from tests.videopipe.tiny_model import save_image_network
 from videopipe.cli import main
 from videopipe.inflation import InflationOptions, inflate_checkpoint
 from videopipe.models import load_model
@@ -37,14 +35,7 @@ def video(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Takes 5 frames per second, sees the past only."""
     folder = tmp_path_factory.mktemp("model")
-    torch.manual_seed(0)
-    card = ModelCard(
-        architecture="timm/test_resnet",
-        options={"num_classes": 3},
-        labels=("a", "b", "c"),
-        preprocessing=Preprocessing(image_size=32, resize=32),
-    )
-    save_checkpoint(folder / "2d", build(card.architecture, **card.options), card)
+    save_image_network(folder / "2d", 3, labels=("a", "b", "c"))
     options = InflationOptions(
         num_frames=5, clip_seconds=1.0, state=8, start="random", bidirectional=False
     )

@@ -40,16 +40,23 @@ def model_of(kind: str, what: str) -> Any:
     return getattr(transformers, f"{name}{what}")(config).eval()
 
 
-@pytest.mark.parametrize("kind", MODELS)
-def test_a_classifier_has_the_numbers_of_transformers(kind: str, tmp_path: Path) -> None:
-    model = model_of(kind, "ForVideoClassification")
-    model.save_pretrained(tmp_path / "theirs")
-    card, report = adopt(Adoption(checkpoint=tmp_path / "theirs"), tmp_path / "ours")
-    network, _ = load_checkpoint(tmp_path / "ours")
+def adopted(kind: str, what: str, folder: Path) -> tuple[Any, ...]:
+    """Card, report and network of an adopted model, a clip, and what transformers makes of it."""
+    model = model_of(kind, what)
+    model.save_pretrained(folder / "theirs")
+    card, report = adopt(Adoption(checkpoint=folder / "theirs"), folder / "ours")
     clip = torch.randn(2, 3, FRAMES, PIXELS, PIXELS)
     argument = "pixel_values_videos" if kind == "vjepa2" else "pixel_values"
     with torch.no_grad():
-        expected = model(**{argument: clip.transpose(1, 2)}).logits
+        output = model(**{argument: clip.transpose(1, 2)})
+    return card, report, load_checkpoint(folder / "ours")[0], clip, output
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_classifier_has_the_numbers_of_transformers(kind: str, tmp_path: Path) -> None:
+    card, report, network, clip, output = adopted(kind, "ForVideoClassification", tmp_path)
+    with torch.no_grad():
+        expected = output.logits
         torch.testing.assert_close(network(clip), expected, rtol=1e-4, atol=1e-5)
         features = network.embed(clip)
         torch.testing.assert_close(network.head(features), expected, rtol=1e-4, atol=1e-5)
@@ -60,14 +67,9 @@ def test_a_classifier_has_the_numbers_of_transformers(kind: str, tmp_path: Path)
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_an_encoder_gives_features(kind: str, tmp_path: Path) -> None:
-    model = model_of(kind, "Model")
-    model.save_pretrained(tmp_path / "theirs")
-    card, _ = adopt(Adoption(checkpoint=tmp_path / "theirs"), tmp_path / "ours")
-    network, _ = load_checkpoint(tmp_path / "ours")
-    clip = torch.randn(2, 3, FRAMES, PIXELS, PIXELS)
-    argument = "pixel_values_videos" if kind == "vjepa2" else "pixel_values"
+    card, _, network, clip, output = adopted(kind, "Model", tmp_path)
     with torch.no_grad():
-        tokens = model(**{argument: clip.transpose(1, 2)}).last_hidden_state
+        tokens = output.last_hidden_state
         first = kind in ("timesformer", "vivit")
         expected = tokens[:, 0] if first else tokens.mean(1)
         torch.testing.assert_close(network.embed(clip), expected, rtol=1e-4, atol=1e-5)
