@@ -1,7 +1,7 @@
 """The compiled form of the layer: an optional accelerator for CPUs.
 
 The layer is written in plain torch (`axis.py`, `kernels/`, `conv.py`). This package
-computes three of its steps with loops that numba compiles, several times as fast. Every other
+computes four of its steps with loops that numba compiles, several times as fast. Every other
 module of `s4nd` uses it through the names below only, and needs nothing of it to be understood.
 
 What it offers, and the plain form that it replaces:
@@ -10,6 +10,8 @@ What it offers, and the plain form that it replaces:
 - `toeplitz_matrices`: from taps to Toeplitz matrices. `conv.toeplitz`.
 - `separable_product`: from signal, skip and matrices to the output of a depthwise layer of rank 1
   with two axes or more. `conv.convolve_matmul`.
+- `step_product`: from matrices along one axis and a signal with channels last to their product. A
+  product of tensors that are transposed in memory.
 
 When it is used: `usable(tensor)` is true for float32 and float64 tensors on a CPU, if numba works
 and the switch is on. Everything else runs in plain torch: other devices, half precision (the
@@ -32,8 +34,8 @@ the reason, and plain torch. Without a writable cache folder (`NUMBA_CACHE_DIR`)
 compiled again in each process. They run in torch's threads if torch uses GNU OpenMP, else in one.
 
 The files: `operators.py` registers the operators. `products.py` (loops in `transpose.py`) computes
-`separable_product`, `toeplitz.py` computes `toeplitz_matrices`, and `rank_one.py` computes
-`rank_one_taps`, with loops over state spaces (`state_spaces.py`), channels (`channels.py`) and pole
+`separable_product`, `toeplitz.py` computes `toeplitz_matrices`, `steps.py` computes `step_product`, and
+`rank_one.py` computes `rank_one_taps`, with loops over state spaces (`state_spaces.py`), channels (`channels.py`) and pole
 pairs (`pole_pairs.py`). `jit.py` compiles the loops and runs them in threads.
 """
 
@@ -49,13 +51,19 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from s4nd.compiled.operators import rank_one_taps, separable_product, toeplitz_matrices
+from s4nd.compiled.operators import (
+    rank_one_taps,
+    separable_product,
+    step_product,
+    toeplitz_matrices,
+)
 
 __all__ = [
     "available",
     "disabled",
     "rank_one_taps",
     "separable_product",
+    "step_product",
     "toeplitz_matrices",
     "usable",
 ]

@@ -218,3 +218,55 @@ def separable_product(signal: Tensor, skip: Tensor, matrices: Sequence[Tensor]) 
     """
     y: Tensor = _product(signal, skip, matrices)[0]
     return y
+
+
+@_operator("step_product")
+def _step_product(matrix: Tensor, signal: Tensor) -> Tensor:
+    from s4nd.compiled import steps
+
+    return steps.forward(matrix, signal)
+
+
+def _fake_step_product(_matrix: Tensor, signal: Tensor) -> Tensor:
+    return torch.empty_like(signal, memory_format=torch.contiguous_format)
+
+
+@_operator("step_product_backward")
+def _step_product_backward(
+    grad: Tensor, matrix: Tensor, signal: Tensor, of_matrix: bool, of_signal: bool
+) -> tuple[Tensor, Tensor]:
+    from s4nd.compiled import steps
+
+    return steps.backward(grad, matrix, signal, of_matrix=of_matrix, of_signal=of_signal)
+
+
+def _fake_step_product_backward(
+    grad: Tensor, matrix: Tensor, signal: Tensor, of_matrix: bool, of_signal: bool
+) -> tuple[Tensor, Tensor]:
+    g_signal = grad.new_empty(signal.shape if of_signal else 0)
+    return matrix.new_empty(matrix.shape if of_matrix else 0), g_signal
+
+
+def _save_step_product(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:  # noqa: ARG001
+    ctx.save_for_backward(*inputs)
+
+
+def _step_product_autograd(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    of_matrix, of_signal = ctx.needs_input_grad
+    found = _step_product_backward(grad, *ctx.saved_tensors, of_matrix, of_signal)
+    return found[0] if of_matrix else None, found[1] if of_signal else None
+
+
+_step_product.register_fake(_fake_step_product)
+_step_product.register_autograd(_step_product_autograd, setup_context=_save_step_product)
+_step_product_backward.register_fake(_fake_step_product_backward)
+_step_product_backward.register_autograd(_refuse_second_derivative)
+
+
+def step_product(matrix: Tensor, signal: Tensor) -> Tensor:
+    """The product along steps with one matrix per channel, contiguous.
+
+    matrix (channels, steps, steps); signal (clips, steps, places, channels), of the same dtype.
+    """
+    y: Tensor = _step_product(matrix, signal)
+    return y

@@ -86,6 +86,25 @@ def test_products_equal_plain_torch(shape, last):
         assert ours[0].stride() == ours[1].stride() == signal.stride()
 
 
+@pytest.mark.parametrize(
+    "shape", [(2, 8, 16, 32), (3, 5, 33, 130), (1, 1, 1, 1), (20, 3, 6, 300), (0, 4, 2, 8)]
+)
+@pytest.mark.parametrize("asked", ["both", "matrix", "signal"])
+def test_products_along_steps_equal_plain_torch(shape, asked):
+    """Rows of several places, blocks and shares that are not full, sums of any number of terms."""
+    signal = torch.randn(shape).double()
+    matrix = torch.randn(shape[3], shape[1], shape[1]).double()
+    given = {"matrix": matrix, "signal": signal}
+    inputs = [x.requires_grad_() for name, x in given.items() if asked in (name, "both")]
+    found = compiled.step_product(matrix, signal)
+    expected = torch.einsum("cts,nspc->ntpc", matrix, signal)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    weight = torch.randn_like(found)
+    ours, plain = (torch.autograd.grad(y, inputs, weight) for y in (found, expected))
+    for mine, other in zip(ours, plain, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-12, atol=1e-12)
+
+
 def operator_cases():
     space = axis("legs", channels=4, size=6, state=4)
     parameters = (space.log_dt, space.A_real, space.A_imag, space.B, space.P, space.C)
@@ -98,6 +117,8 @@ def operator_cases():
         if last:
             signal = signal.movedim(1, -1).contiguous().movedim(-1, 1)
         yield operators._product, (signal.requires_grad_(), torch.randn(4), matrices)
+    matrix = torch.randn(4, 3, 3, requires_grad=True)
+    yield operators._step_product, (matrix, torch.randn(2, 3, 5, 4, requires_grad=True))
 
 
 def test_operators_are_registered_as_torch_expects():
@@ -207,6 +228,17 @@ def test_an_error_in_a_thread_reaches_the_caller(threads):
         threads(count)
         with pytest.raises(RuntimeError, match="failed in a thread"):
             run(np.zeros(1), jit.team())
+
+
+def test_products_along_steps_do_not_depend_on_the_number_of_threads(threads):
+    inputs = torch.randn(40, 6, 6, requires_grad=True), torch.randn(9, 6, 20, 40)
+    found = []
+    for count in (1, 2, 5):
+        threads(count)
+        product = compiled.step_product(*inputs)
+        found.append((product, *torch.autograd.grad(product.square().sum(), inputs[:1])))
+    for others in found[1:]:
+        assert all(map(torch.equal, found[0], others))
 
 
 @pytest.mark.parametrize("copies", [1, 4, 40])

@@ -10,7 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from s4nd import compiled
 from s4nd.layer import without_autocast
+
+# Below these sizes loops over the signal as it lies are faster than products of a transposed one.
+MOST_STEPS, MOST_STEPS_OF_LARGE, LARGE = 16, 32, 2**23
 
 
 def multiply(matrix: Tensor, folded: Tensor, clips: int, channel_dim: int) -> Tensor:
@@ -41,7 +45,14 @@ def _multiply_rows(matrix: Tensor, rows: Tensor, clips: int, steps: int) -> Tens
     signal = rows.reshape(clips, steps, -1, rows.shape[-1])
     if torch.compiler.is_compiling():  # the compiler chooses layouts itself
         return torch.einsum("cts,bspc->btpc", matrix, signal).reshape(rows.shape)
+    if _takes_loops(matrix, signal):
+        return compiled.step_product(matrix, signal).view(rows.shape)
     return _ProductPerChannel.apply(matrix, signal).view(rows.shape)
+
+
+def _takes_loops(matrix: Tensor, signal: Tensor) -> bool:
+    most = MOST_STEPS if signal.numel() < LARGE else MOST_STEPS_OF_LARGE
+    return signal.shape[1] <= most and matrix.dtype == signal.dtype and compiled.usable(signal)
 
 
 class _ProductPerChannel(torch.autograd.Function):
