@@ -26,8 +26,6 @@ from inflation_coverage import (
     networks,
     read,
     smallest_input,
-    sweep,
-    sweep_parser,
 )
 
 from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
@@ -69,14 +67,14 @@ def try_export(name: str, size: int, resized: bool, method: str) -> dict[str, An
     }
 
 
-def run(args: argparse.Namespace) -> bool:
+def run(out: Path, minutes: float, methods: list[str], families: int | None) -> bool:
     """Resume the last run; True when nothing is left. All methods of a family, then the next."""
-    every = networks(1, args.out.with_suffix(".sizes.json"))
-    chosen = [line for line in every if line[1].startswith("timm/")][: args.families]
-    done = {(line["name"], line["method"]) for line in read(args.out)}
-    end = time.monotonic() + 60 * args.minutes
+    every = networks(1, out.with_suffix(".sizes.json"))
+    chosen = [line for line in every if line[1].startswith("timm/")][:families]
+    done = {(line["name"], line["method"]) for line in read(out)}
+    end = time.monotonic() + 60 * minutes
     for family, name, count in chosen:
-        missing = [method for method in args.methods if (name, method) not in done]
+        missing = [method for method in methods if (name, method) not in done]
         found: tuple[int, bool] | None = None
         for method in missing:
             if time.monotonic() > end:
@@ -87,7 +85,7 @@ def run(args: argparse.Namespace) -> bool:
                 line |= try_export(name, *found, method)
             except Exception as error:  # noqa: BLE001 - every failure is a result here
                 line["error"] = f"{type(error).__name__}: {error}"[:600]
-            append(args.out, line)
+            append(out, line)
             print(json.dumps(line), flush=True)
     return True
 
@@ -122,9 +120,21 @@ def summary(out: Path) -> str:
 
 
 def main() -> None:
-    parser = sweep_parser(__doc__, "export_coverage.jsonl", METHODS, minutes=20)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, default=Path("export_coverage.jsonl"))
+    parser.add_argument("--minutes", type=float, default=20, help="stop after this time (20)")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--families", type=int, help="only this many, the smallest first (all)")
-    sweep(parser.parse_args(), run, summary)
+    parser.add_argument("--summary", action="store_true", help="print the results so far")
+    args = parser.parse_args()
+    if args.summary:
+        print(summary(args.out))
+        return
+    torch.set_num_threads(1)
+    finished = run(args.out, args.minutes, args.methods, args.families)
+    print("complete" if finished else "time is over; the same command resumes")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import argparse
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -274,43 +274,25 @@ def verdict(line: dict[str, Any]) -> str:
     return "exact" if line["gradient"] else "exact, but no gradient along time"
 
 
-def sweep_parser(
-    description: str | None, out: str, methods: Sequence[str], minutes: float
-) -> argparse.ArgumentParser:
-    """The options of a sweep: record, time, methods, summary."""
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--out", type=Path, default=Path(out))
-    parser.add_argument(
-        "--minutes", type=float, default=minutes, help="stop after this time (%(default)s)"
-    )
-    parser.add_argument("--methods", nargs="+", choices=methods, default=list(methods))
-    parser.add_argument("--summary", action="store_true", help="print the results so far")
-    return parser
-
-
-def sweep(
-    args: argparse.Namespace,
-    run: Callable[[argparse.Namespace], bool],
-    summarise: Callable[[Path], str],
-) -> None:
-    """Resume a sweep in one thread, or print the summary of its record."""
-    if args.summary:
-        print(summarise(args.out))
-        return
-    torch.set_num_threads(1)
-    print("complete" if run(args) else "time is over; the same command resumes")
-
-
 def main() -> None:
-    parser = sweep_parser(__doc__, "inflation_coverage.jsonl", METHODS, minutes=4)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, default=Path("inflation_coverage.jsonl"))
     parser.add_argument(
         "--per-family", type=int, default=2, help="smallest of each family of timm (2)"
     )
+    parser.add_argument("--minutes", type=float, default=4, help="stop after this time (4)")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--subjects", nargs="+", choices=SUBJECTS, default=list(SUBJECTS))
     parser.add_argument("--library", choices=("timm", "torchvision"), help="one of them (both)")
-    sweep(parser.parse_args(), run, summary)
+    parser.add_argument("--summary", action="store_true", help="print the results so far")
+    args = parser.parse_args()
+    if args.summary:
+        print(summary(args.out))
+        return
+    torch.set_num_threads(1)
+    print("complete" if run(args) else "time is over; the same command resumes")
 
 
 if __name__ == "__main__":

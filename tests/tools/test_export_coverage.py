@@ -3,7 +3,6 @@
 import importlib
 import json
 import sys
-from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -36,10 +35,9 @@ def test_trials_are_recorded_family_by_family_and_not_repeated(tool, tmp_path, m
 
     monkeypatch.setattr(tool, "try_export", trial)
     monkeypatch.setattr(tool, "smallest_input", lambda _: (64, True))
-    once = Namespace(out=out, minutes=5, methods=["s4nd"], families=None)
-    assert not tool.run(Namespace(**vars(once) | {"minutes": 0}))  # no time
-    assert tool.run(once)
-    assert tool.run(Namespace(**vars(once) | {"methods": ["s4nd", "s3d"]}))
+    assert not tool.run(out, 0, ["s4nd"], None)  # no time
+    assert tool.run(out, 5, ["s4nd"], None)
+    assert tool.run(out, 5, ["s4nd", "s3d"], None)
     assert tried == [
         ("timm/test_resnet", "s4nd"), ("timm/test_vit", "s4nd"),
         ("timm/test_resnet", "s3d"), ("timm/test_vit", "s3d"),
