@@ -34,9 +34,10 @@ the reason, and plain torch. Without a writable cache folder (`NUMBA_CACHE_DIR`)
 compiled again in each process. They run in torch's threads if torch uses GNU OpenMP, else in one.
 
 The files: `operators.py` registers the operators. `products.py` (loops in `transpose.py`) computes
-`separable_product`, `toeplitz.py` computes `toeplitz_matrices`, `steps.py` computes `step_product`, and
-`rank_one.py` computes `rank_one_taps`, with loops over state spaces (`state_spaces.py`), channels (`channels.py`) and pole
-pairs (`pole_pairs.py`). `jit.py` compiles the loops and runs them in threads.
+`separable_product`, `toeplitz.py` computes `toeplitz_matrices`, `steps.py` computes `step_product`,
+and `rank_one.py` computes `rank_one_taps`, with loops over state spaces (`state_spaces.py`),
+channels (`channels.py`) and pole pairs (`pole_pairs.py`). `jit.py` compiles the loops and runs them
+in threads.
 """
 
 from __future__ import annotations

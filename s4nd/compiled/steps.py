@@ -8,7 +8,6 @@ which therefore does not change a result.
 from __future__ import annotations
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from s4nd.compiled.jit import Array, Team, compiled, in_parallel, inlined, take, team
@@ -39,7 +38,9 @@ def backward(
         shares = max(min(clips, UNITS * CHANNELS // (channels * tiles)), 1)
         sums = matrix.new_zeros(shares, steps, steps, tiles * channels)
         _outer(_numbers(grad, tiles), _numbers(signal, tiles), _numbers(sums), team())
-        g_matrix = sums.unflatten(-1, (tiles, channels)).sum((0, 3)).permute(2, 0, 1).contiguous()
+        g_matrix = (
+            sums.view(*sums.shape[:-1], tiles, channels).sum((0, 3)).permute(2, 0, 1).contiguous()
+        )
     return g_matrix, g_signal
 
 

@@ -31,7 +31,8 @@ GROUPS = {
     "images": [name for name in TINY if name.startswith(("imagenet_", "cifar10_", "celeba_"))],
     "hmdb51": [name for name in TINY if name.startswith("hmdb51_")],
     "others": [
-        "weizmann.yaml", "motion.yaml", "motion_learning_rates.yaml", "jhmdb21.yaml", "demo.yaml",
+        "weizmann.yaml", "motion.yaml", "motion_learning_rates.yaml", "motion_probes.yaml",
+        "jhmdb21.yaml", "demo.yaml",
     ],
 }  # fmt: skip
 

@@ -11,7 +11,7 @@ from videopipe.pipeline.jobs import load_pipeline
 from videopipe.pipeline.run import Outcome, run_jobs
 from videopipe.stages import STAGES
 
-SHOWN = ("jhmdb21", "motion", "motion_learning_rates", "weizmann")  # not of the paper
+SHOWN = ("jhmdb21", "motion", "motion_learning_rates", "motion_probes", "weizmann")  # not of the paper
 NAMES = sorted(
     path.name for path in PIPELINES.glob("*.yaml") if path.name.startswith(("hmdb51_", *SHOWN))
 )
@@ -44,6 +44,7 @@ ROWS = {
         "gesture_state_spaces.length=4",
         "gesture_scores_shuffled",
     ],
+    "motion_probes.yaml": ["head=mean", "head=s4nd"],
     "weizmann.yaml": ["method=none", "method=i3d", "method=s3d", "length=1", "length=20"],
 }
 
@@ -64,7 +65,8 @@ def check_table(name: str, outcomes: list[Outcome]) -> None:
     rows = [row["name"] for row in found["rows"]]
     assert rows == ROWS.get(name, rows)
     assert all(row["parameters"] > 0 and row["seconds_per_step"] > 0 for row in found["rows"])
-    expected = "last" if name in ("jhmdb21.yaml", "motion.yaml", "weizmann.yaml") else "validation"
+    last = ("jhmdb21.yaml", "motion.yaml", "motion_probes.yaml", "weizmann.yaml")
+    expected = "last" if name in last else "validation"
     assert {row["protocol"] for row in found["rows"]} == {expected}
     if name == "hmdb51_delta.yaml":
         paper = [row["paper"] for row in found["rows"]]
@@ -73,6 +75,6 @@ def check_table(name: str, outcomes: list[Outcome]) -> None:
         assert list(lengths.values()) == pytest.approx([20, 4, 2, 1])
         backbones_run = [o for o in outcomes if o.job.stage == "backbone"]
         assert len(backbones_run) == 1, "four fine-tunings share one backbone"
-    if name in ("hmdb51_table.yaml", "jhmdb21.yaml", "motion.yaml"):
+    if name in ("hmdb51_table.yaml", "jhmdb21.yaml", "motion.yaml", "motion_probes.yaml"):
         assert {row["repeats"] for row in found["rows"]} == {2}
         assert all(row["deviation"] is not None for row in found["rows"])

@@ -118,6 +118,23 @@ TINY_VIDEO["motion_learning_rates.yaml"] = {
     "tuned": TUNE | {"matrix.recipe.lr": "[1e-3]", "freeze_batch_norm": True},
     "scores": SCORE,
 }
+PROBED = ("digits", "gesture", "jhmdb")
+TINY_VIDEO["motion_probes.yaml"] = {
+    "backbone": {"architecture": "timm/test_resnet", "image_size": 32},
+    **{f"{name}_clips": {"workers": 1} for name in PROBED},
+    **{
+        f"{name}_features": {"num_frames": 4, "clip_seconds": 0.5, "execution.workers": 1}
+        for name in PROBED
+    },
+    **{
+        f"{name}_probes": {
+            "width": 8, "state": 8, "recipe.epochs": 1, "recipe.batch_size": 4,
+            "matrix.head": "[mean, s4nd]", "matrix.recipe.seed": "[0, 1]",
+        }
+        for name in PROBED
+    },
+    **{f"{name}_scores": SCORE for name in PROBED},
+}  # fmt: skip
 TINY_DEMO: dict[str, dict[str, object]] = {
     "data": {
         "train_videos": 2, "val_videos": 1, "test_videos": 2, "unseen_videos": 3,

@@ -5,6 +5,7 @@ another layout costs more than the product. So the signal is viewed as rows (cli
 channels) where channels come last in memory, and as (clips, steps, channels, places) elsewhere.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -13,8 +14,10 @@ from torch import Tensor
 from s4nd import compiled
 from s4nd.layer import without_autocast
 
-# Below these sizes loops over the signal as it lies are faster than products of a transposed one.
-MOST_STEPS, MOST_STEPS_OF_LARGE, LARGE = 16, 32, 2**23
+# Up to so many steps, loops over the signal as it lies are faster than products of matrices.
+MOST_STEPS, MOST_STEPS_OF_LARGE, LARGE = 16, 32, 2**23  # one matrix per channel
+MOST_STEPS_OF_ONE = 8  # one matrix for all
+WIDTH, NARROWEST = 128, 16  # neighbouring numbers, which the loops treat as channels of one matrix
 
 
 def multiply(matrix: Tensor, folded: Tensor, clips: int, channel_dim: int) -> Tensor:
@@ -41,13 +44,23 @@ def _is_channels_last(folded: Tensor) -> bool:
 def _multiply_rows(matrix: Tensor, rows: Tensor, clips: int, steps: int) -> Tensor:
     """Rows have their channels last; one matrix for all channels is a single product."""
     if matrix.shape[0] == 1:
-        return (matrix[0] @ rows.reshape(clips, steps, -1)).view(rows.shape)
+        return _multiply_by_one(matrix, rows.reshape(clips, steps, -1)).view(rows.shape)
     signal = rows.reshape(clips, steps, -1, rows.shape[-1])
     if torch.compiler.is_compiling():  # the compiler chooses layouts itself
         return torch.einsum("cts,bspc->btpc", matrix, signal).reshape(rows.shape)
     if _takes_loops(matrix, signal):
         return compiled.step_product(matrix, signal).view(rows.shape)
     return _ProductPerChannel.apply(matrix, signal).view(rows.shape)
+
+
+def _multiply_by_one(matrix: Tensor, signal: Tensor) -> Tensor:
+    """(1, steps, steps) × (clips, steps, all the rest)."""
+    if signal.shape[1] <= MOST_STEPS_OF_ONE and not torch.compiler.is_compiling():
+        width = math.gcd(signal.shape[-1], WIDTH)
+        parts = signal.view(*signal.shape[:2], -1, width)
+        if width >= NARROWEST and _takes_loops(matrix, parts):
+            return compiled.step_product(matrix.expand(width, -1, -1), parts)
+    return matrix[0] @ signal
 
 
 def _takes_loops(matrix: Tensor, signal: Tensor) -> bool:
