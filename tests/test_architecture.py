@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "videopipe.system": {"pretrained_2d.training"},
     "videopipe.video": {"pretrained_2d", "videopipe.system"},
     "videopipe.dataset": {"pretrained_2d", "videopipe.system", "videopipe.video"},
-    "videopipe.inflation": {*BELOW_ROOMS, *IMAGES},
+    "videopipe.inflation": {*BELOW_ROOMS, *IMAGES, "s4nd.compiled"},
     "videopipe.scoring": {
         "pretrained_2d", *IMAGES, "videopipe.system", "videopipe.video", "videopipe.dataset",
     },
