@@ -11,7 +11,8 @@ from videopipe.pipeline.jobs import load_pipeline
 from videopipe.pipeline.run import Outcome, run_jobs
 from videopipe.stages import STAGES
 
-SHOWN = ("jhmdb21", "motion", "motion_learning_rates", "motion_probes", "weizmann")  # not of the paper
+# Not of the paper.
+SHOWN = ("jhmdb21", "motion", "motion_learning_rates", "motion_probes", "weizmann")
 NAMES = sorted(
     path.name for path in PIPELINES.glob("*.yaml") if path.name.startswith(("hmdb51_", *SHOWN))
 )
