@@ -79,7 +79,9 @@ def killed_and_resumed(
     assert not out.exists()
     run([sys.executable, "-m", "videopipe", *command])
     summary = json.loads(out.with_name(f"{out.name}.summary.json").read_text())
-    assert summary["predicted_in_this_run"] == summary["videos"] - rows
+    left = summary["videos"] - rows
+    # Arrow parts are written every 0.2 s, so the last row may be predicted once more.
+    assert summary["predicted_in_this_run"] in (left, left + (writer == ARROW_WRITERS))
 
 
 def rows_of(out: Path) -> list[dict]:
