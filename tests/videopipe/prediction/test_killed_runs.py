@@ -15,7 +15,7 @@ from PIL import Image
 
 from pretrained_2d.checkpoints.folder import read_card
 from tests.hub_server import hub
-from tests.processes import ENVIRONMENT, kill, run, start_paused
+from tests.processes import ACCELERATE, ENVIRONMENT, TORCHRUN, kill, run, start_paused
 from tests.servers import Site, web_site
 from videopipe.cli import main
 from videopipe.prediction.request import TableRequest
@@ -185,3 +185,27 @@ def test_every_format_killed_and_resumed_has_one_row_per_video(tiny_model, films
     schema = TableRequest(model=tiny_model, out=killed).columns(read_card(tiny_model)).schema()
     assert read_part(killed, schema).equals(read_part(whole, schema))
     assert read_part(killed, schema)["path"].to_pylist() == list(map(str, films))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", [ACCELERATE, TORCHRUN], ids=["accelerate", "torchrun"])
+def test_two_processes_share_all_sources_and_are_killed(
+    tiny_model, films, site, tmp_path, in_environment, launcher
+):
+    in_environment()
+    feather.write_feather(pa.table({"bytes": [films[0].read_bytes()]}), str(tmp_path / "t.arrow"))
+    frames = frame_folders(tmp_path / "frames", 1)
+    (tmp_path / "urls.txt").write_text("".join(f"{site.url}/{n}.mp4\n" for n in (0, 1, 2, 9)))
+    shard = shard_of(tmp_path / "films.tar", films)
+    words = [tiny_model, tmp_path / "urls.txt", shard, tmp_path / "t.arrow", frames]
+    command = ["predict", *map(str, words), "--frame-rate", "12", *QUICK]
+    out, alone = tmp_path / "out.jsonl", tmp_path / "alone.jsonl"
+    kill(start_paused(WRITERS, 1, [*command, "--out", str(out)], launcher))
+    run([*launcher, "-m", "videopipe", *command, "--out", str(out)])
+    summary = json.loads((tmp_path / "out.jsonl.summary.json").read_text())
+    assert summary["processes"] == 2
+    assert summary["predicted_in_this_run"] < 10
+    assert main([*command, "--out", str(alone)]) == 0
+    assert out.read_bytes() == alone.read_bytes()
+    statuses = [row["status"] for row in rows_of(out)]
+    assert statuses == ["ok"] * 3 + ["missing"] + ["ok"] * 6
