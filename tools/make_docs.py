@@ -76,9 +76,10 @@ The output of `videopipe COMMAND --help`. Written by `tools/make_docs.py`.
 
 ## Progress for programs
 
-`run`, `predict` and `evaluate` take `--progress json`. They then write one JSON object per line to
-stderr; stdout is as without it. Every object has `event` and `time` (seconds since 1970). Programs
-should ignore events and fields that they do not know. Of several processes, the first one writes.
+`run`, `predict`, `embed` and `evaluate` take `--progress json`. They then write one JSON object per
+line to stderr; stdout is as without it. Every object has `event` and `time` (seconds since 1970).
+Programs should ignore events and fields that they do not know. Of several processes, the first one
+writes.
 A C library that writes to stderr itself, such as a decoder, bypasses this: ignore lines that do not
 begin with a brace.
 

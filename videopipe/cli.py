@@ -63,8 +63,8 @@ EXIT_CODES = {
     KNOWN_ERROR: (
         "known error",
         "a problem you can fix; the message says what is wrong and what to do. Also: `check` found "
-        "videos that cannot be used; `predict` could score no video, or with `--strict` not all; "
-        "`doctor` found a problem",
+        "videos that cannot be used; `predict` or `embed` could score no video, or with `--strict` "
+        "not all; `doctor` found a problem; `bench` found no decoder that reads every clip",
     ),
     BAD_CONFIGURATION: ("bad configuration", "bad arguments or settings; all problems are listed"),
     UNEXPECTED_ERROR: ("unexpected error", "a fault of videopipe; the traceback is in `error.log`"),

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from queue import SimpleQueue
 from threading import Event, Thread
 
 from pretrained_2d.folder_walk import walk_folders
@@ -30,6 +29,7 @@ from videopipe.dataset.lists.video_lists import (
 from videopipe.dataset.lists.video_range import VideoRange
 from videopipe.dataset.manifest import DATASET_FILE, RECORDS_FILE, read_manifest
 from videopipe.errors import DataError
+from videopipe.prediction.long_list import DiskQueue, IdSet
 from videopipe.prediction.remote_listing import expand_shard, expand_url
 from videopipe.video.frame_folder import frame_names, is_frame_folder
 from videopipe.video.sources.addresses import ARROW_SUFFIXES, TAR_SUFFIX, is_remote, split_member
@@ -75,12 +75,10 @@ class VideoListing:
         if all(isinstance(entry, str) and _is_nowhere(entry) for entry in self.arguments):
             self.problems += [f"{entry}: no such file or folder" for entry in self.arguments]
             raise DataError(_nothing_found(self))
-        seen: set[int] = set()
+        seen = IdSet()
         for argument in self.arguments:
             for video in _expand(argument, self):
-                number = int(video.id, 16)
-                if number not in seen:
-                    seen.add(number)
+                if seen.add(int(video.id, 16)):
                     yield video
         if not seen:
             raise DataError(_nothing_found(self))
@@ -91,15 +89,15 @@ class BackgroundListing:
 
     The thread finds a few videos and waits: loading the model and the first video come before the
     rest of the list (`read_on`). Iterating gives the videos as they are found; an error of the
-    listing is raised then.
+    listing is raised then. Videos that wait are kept in a file in `folder`.
     """
 
-    def __init__(self, listing: VideoListing, limit: int | None = None) -> None:
+    def __init__(self, listing: VideoListing, folder: Path, limit: int | None = None) -> None:
         self.order = array("Q")  # the ids of the videos found so far
         self.complete = False
         self._paused, self._go_on = Event(), Event()
-        # A path is queued in place of a whole video: half of the memory of a long list.
-        self._found: SimpleQueue[str | VideoRange | BaseException | None] = SimpleQueue()
+        # A path is queued in place of a whole video: less to write and to read.
+        self._found = DiskQueue(folder)
         Thread(target=self._read, args=(listing, limit), daemon=True, name="listing").start()
         self._first = self._next()  # raises when there is no video
         self._paused.wait(SHORT_LIST_SECONDS)  # a short list is complete by then
@@ -119,9 +117,9 @@ class BackgroundListing:
                 self._found.put(video.path if whole else video)
             self.complete = True
             self._paused.set()
-            self._found.put(None)
+            self._found.put_last(None)
         except BaseException as error:  # noqa: BLE001 - raised again where the videos are drawn
-            self._found.put(error)
+            self._found.put_last(error)
 
     def _next(self) -> VideoRange | None:
         if self._found.empty() and len(self.order) >= VIDEOS_BEFORE_PREDICTION:

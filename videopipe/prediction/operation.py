@@ -115,7 +115,7 @@ def _make_plan(
     run.remove_older()
     files = find_parts(out, identity, schema, overwrite=request.overwrite)
     if not files and run.size == 1 and request.engine == "local":
-        background = BackgroundListing(listing, request.limit)
+        background = BackgroundListing(listing, out.parent, request.limit)
         if not parts_folder(out).exists():
             begin_parts(out, identity)
         so_far = "" if background.complete else " so far"

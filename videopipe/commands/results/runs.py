@@ -29,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Print one line per result, the newest first, and the sums."""
     from videopipe.pipeline.usage import list_results
+    from videopipe.system.progress import counted
 
     found = list_results(Path(args.runs))
     shown = [result for result in found if not (args.unneeded and result.needed)]
@@ -40,7 +41,8 @@ def main(args: argparse.Namespace) -> int:
         print(line)
     unneeded = [result for result in found if not result.needed]
     total = size_in_words(sum(result.size_bytes for result in found))
-    print(f"{len(found)} results, {total}; nothing needs {len(unneeded)} of them", end="")
+    results = counted(len(found), "result")
+    print(f"{results}, {total}; nothing needs {len(unneeded)} of them", end="")
     print(
         f", {size_in_words(sum(r.size_bytes for r in unneeded))} (videopipe prune)" * bool(unneeded)
     )

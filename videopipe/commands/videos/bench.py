@@ -40,6 +40,7 @@ def main(args: argparse.Namespace) -> int:
     from pretrained_2d.atomic import write_text
     from videopipe.models import load_model
     from videopipe.scoring.benchmark.decoders import ClipSize, fastest, measure_decoders
+    from videopipe.system.progress import counted
 
     network, card = (None, None) if args.model is None else load_model(args.model)
     own_frames = card.num_frames if card else None
@@ -50,7 +51,8 @@ def main(args: argparse.Namespace) -> int:
         clip_seconds=args.clip_seconds or own_seconds or ClipSize.clip_seconds,
         rounds=args.rounds,
     )
-    print(f"{len(files)} files, clips of {size.num_frames} frames over {size.clip_seconds:g} s\n")
+    frames = counted(size.num_frames, "frame")
+    print(f"{counted(len(files), 'file')}, clips of {frames} over {size.clip_seconds:g} s\n")
     speeds = measure_decoders(files, size)
     for line in decoder_table(speeds):
         print(line, flush=True)

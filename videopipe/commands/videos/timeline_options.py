@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from videopipe.commands.arguments import name_option
+from videopipe.system.progress import counted
 
 if TYPE_CHECKING:
     from videopipe.prediction.timeline.timeline_settings import TimelineSettings
@@ -89,7 +90,8 @@ def write_all(args: argparse.Namespace, table: Path, settings: "TimelineSettings
     read = partial(read_timelines, table, labels, settings, within_shots=args.within_shots)
     for one in read():
         videos, segments = videos + 1, segments + len(one.segments)
-    print(f"{segments} intervals in {videos} videos; {_words(settings)}", file=sys.stderr)
+    found = f"{counted(segments, 'interval')} in {counted(videos, 'video')}"
+    print(f"{found}; {_words(settings)}", file=sys.stderr)
     for name in args.timeline:
         timelines = read()
         if Path(name).suffix.lower() == PAGE_SUFFIX:

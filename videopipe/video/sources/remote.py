@@ -24,7 +24,11 @@ SMALLEST_READ_BYTES, LARGEST_READ_BYTES = 64 * 2**10, 8 * 2**20
 SLOW_READ_SECONDS, QUICK_READ_SECONDS = 2.0, 0.5
 NO_SUCH_OBJECT = "no such object"
 VERSIONS = ("ETag", "etag", "md5Hash", "generation", "blob_id", "LastModified", "Last-Modified")
-TIMES = ("LastModified", "Last-Modified", "updated", "mtime", "created")
+TIMES = (
+    "LastModified", "Last-Modified", "updated", "mtime", "created", "last_commit", "uploaded_at",
+)  # fmt: skip
+# Without it the hub's driver lists the whole folder of a file, and does not say when it changed.
+INFO_OPTIONS = {"hf": {"expand_info": True}}
 TEMPORARY_STATUSES = frozenset({408, 425, 429, *range(500, 600)})
 PERMANENT = (FileNotFoundError, PermissionError, IsADirectoryError, ImportError, ValueError)
 
@@ -62,8 +66,9 @@ def file_system(url: str) -> tuple[Any, str]:
 def describe(url: str) -> RemoteObject:
     """What the server says of the object at this moment."""
     driver, path = file_system(url)
-    driver.invalidate_cache()
-    return _object(driver.info(path))
+    driver.invalidate_cache(path)
+    options = INFO_OPTIONS.get(url.partition("://")[0].lower(), {})
+    return _object(driver.info(path, **options))
 
 
 def _object(info: Mapping[str, Any]) -> RemoteObject:
@@ -74,6 +79,8 @@ def _object(info: Mapping[str, Any]) -> RemoteObject:
 
 
 def _seconds(value: Any) -> float | None:
+    if not isinstance(value, datetime):
+        value = getattr(value, "date", value)  # of a commit
     try:
         if isinstance(value, str):
             is_http = value[:1].isalpha()
@@ -171,7 +178,8 @@ def explain(error: BaseException) -> tuple[bool, str]:
     the error behind it.
     """
     behind = error.__cause__ if isinstance(error, FileNotFoundError) else None
-    status = getattr(behind or error, "status", None)
+    response = getattr(behind or error, "response", None)
+    status = getattr(behind or error, "status", getattr(response, "status_code", None))
     if isinstance(status, int):
         if status in (404, 410):
             return False, NO_SUCH_OBJECT

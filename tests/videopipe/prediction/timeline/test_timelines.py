@@ -1,16 +1,22 @@
 """`predict --timeline`: every form of the same intervals, and boundaries of glued real clips."""
 
 import csv
+import html
 import json
 import os
 import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+import av
 import pyarrow.parquet as parquet
 import pytest
 
 from videopipe.cli import main
+from videopipe.prediction.timeline.segments import Segment
+from videopipe.prediction.timeline.timeline_files import write_timelines
+from videopipe.prediction.timeline.timeline_settings import TimelineSettings
+from videopipe.prediction.timeline.timeline_table import VideoTimeline
 from videopipe.video.video import open_video
 from videopipe.video.writing import write_video
 
@@ -34,7 +40,7 @@ def test_every_form_has_the_same_intervals(tiny_model, noisy_video, tmp_path, ca
     command = ["predict", str(tiny_model), str(film), "--out", str(tmp_path / "windows.parquet")]
     assert main([*command, *options, "--on", "0.3", "--off", "0.2", *QUICK]) == 0
     printed = capsys.readouterr()
-    assert "in 1 videos; smooth_seconds 0.5, on 0.3, off 0.2, min_seconds 0" in printed.err
+    assert "in 1 video; smooth_seconds 0.5, on 0.3, off 0.2, min_seconds 0" in printed.err
     assert printed.out.splitlines()[1:] == files
     content = json.loads((tmp_path / "film.json").read_text())
     assert content["settings"] == {"smooth_seconds": 0.5, "on": 0.3, "off": 0.2, "min_seconds": 0}
@@ -129,3 +135,22 @@ def test_boundaries_of_glued_real_clips(tmp_path):
     # the limits are wide: they notice a timeline that is shifted, not one that is a step worse.
     assert sum(errors) / len(errors) <= 1.0  # half a window
     assert max(errors) <= 2.0  # a window
+
+
+def test_subtitles_are_read_by_ffmpeg(tmp_path):
+    odd = "a <b> & -->\nc"
+    segments = [Segment(0.0, 1.5, "wave", 0.9), Segment(3725.25, 3726.0, odd, 0.5)]
+    one = VideoTimeline("0" * 16, "film.mp4", 4000.0, segments)
+    settings = TimelineSettings(smooth_seconds=1.0)
+    for suffix in (".srt", ".vtt"):
+        out = tmp_path / f"film{suffix}"
+        write_timelines(out, [one], settings, one_video=True)
+        with av.open(str(out)) as file:
+            base = file.streams.subtitles[0].time_base
+            packets = [packet for packet in file.demux() if packet.size]
+        times = [(packet.pts * base, (packet.pts + packet.duration) * base) for packet in packets]
+        assert [tuple(map(float, pair)) for pair in times] == [
+            (segment.start_seconds, segment.end_seconds) for segment in segments
+        ]
+        texts = [html.unescape(bytes(packet).decode()) for packet in packets]
+        assert texts == ["wave (0.90)", "a <b> & --> c (0.50)"]
