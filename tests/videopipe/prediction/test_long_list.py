@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.processes import REPOSITORY
-from videopipe.dataset.video_range import VideoRange
+from videopipe.dataset.lists.video_range import VideoRange
 from videopipe.prediction import long_list
 from videopipe.prediction.discovery import BackgroundListing, VideoListing
 from videopipe.prediction.long_list import DiskQueue, IdSet

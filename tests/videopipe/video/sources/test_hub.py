@@ -9,7 +9,7 @@ import pytest
 from huggingface_hub import HfFileSystem
 
 from tests.hub_server import DataSetRepository, hub
-from videopipe.dataset.video_range import VideoRange
+from videopipe.dataset.lists.video_range import VideoRange
 from videopipe.errors import DecodeError
 from videopipe.prediction.discovery import VideoListing
 from videopipe.prediction.table.completed_rows import CompletedVideo, has_changed
