@@ -24,7 +24,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 def pytest_configure() -> None:
     """Handle Ctrl-C again: background shells ignore it, and child processes inherit that."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Never assert a time: on a busy machine any example may take longer than hypothesis expects.
+    # No deadline: on a busy machine an example may take longer than hypothesis expects.
     settings.register_profile("untimed", deadline=None)
     settings.load_profile("untimed")
 
@@ -49,7 +49,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _reads_real_files(item: pytest.Item) -> bool:
-    """A parameter of that name is something else."""
+    """Whether a test uses the fixture `shared`, and not a parameter of that name."""
     parameters = getattr(getattr(item, "callspec", None), "params", {})
     return "shared" in getattr(item, "fixturenames", ()) and "shared" not in parameters
 

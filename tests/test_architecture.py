@@ -65,7 +65,7 @@ MAY_IMPORT = {
         "videopipe.evaluation", "videopipe.pipeline",
     },
 }  # fmt: skip
-# The two rooms at the top, one thin file for each stage and command, may import all of the others.
+# The two rooms at the top have a thin file per stage and command and may import all others.
 AT_THE_TOP = {"videopipe.stages", "videopipe.commands"}
 ENTRIES_IN_A_ROOM = 12
 ROOMS_OF_THE_APPLICATION = 18  # `videopipe` itself is the list of its rooms

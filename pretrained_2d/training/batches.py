@@ -186,7 +186,7 @@ def worker_count(asked: int) -> int:
 
 
 def worker_context() -> ForkServerContext:
-    """Fork from a server without threads or GPU: plain fork would copy locks that others hold."""
+    """Fork from a server without threads or GPU; a plain fork copies locks that threads hold."""
     context = get_context("forkserver")
     context.set_forkserver_preload(PRELOAD)
     return context

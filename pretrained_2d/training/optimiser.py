@@ -100,7 +100,8 @@ def build_optimizer(groups: Sequence[ParameterGroup], recipe: Recipe) -> Optimiz
     about = get_optimizer_info(recipe.optimiser)
     if about.second_order:
         raise TrainingError(
-            f"optimiser {recipe.optimiser} needs second derivatives; use one without, as lamb"
+            f"optimiser {recipe.optimiser} needs second derivatives; use one that does not, "
+            "such as lamb"
         )
     options: dict[str, Any] = (
         {"betas": recipe.betas} if about.has_betas and about.num_betas == 2 else {}

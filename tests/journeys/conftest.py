@@ -1,4 +1,4 @@
-"""What several pages read: the Weizmann actions and the weights of an image network."""
+"""Data of several pages: the Weizmann actions and the weights of an image network."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""docs/journeys/encoder.md does what it says."""
+"""The commands of docs/journeys/encoder.md print the output shown there."""
 
 import json
 from dataclasses import replace
@@ -10,7 +10,7 @@ from tests.journeys.walk import VARIABLES, Command, Walk, read_page
 
 
 def without_labels(step: object) -> object:
-    """Which neighbours and labels come out depends on the processor, and on the genuine videos."""
+    """Replace neighbours and labels, which depend on the processor and on the genuine videos."""
     if isinstance(step, Command) and step.text.startswith("python - <<"):
         return replace(step, output=step.output[:1])
     if isinstance(step, Command) and step.text == "cat day.vtt":

@@ -1,4 +1,4 @@
-"""docs/journeys/researcher.md does what it says."""
+"""The commands of docs/journeys/researcher.md print the output shown there."""
 
 from pathlib import Path
 

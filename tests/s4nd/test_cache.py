@@ -29,7 +29,7 @@ def generations(layer, monkeypatch):
 
 
 def fresh(layer, signal, rate=1.0):
-    """The output of a layer with the same parameters that has never seen a signal."""
+    """The output of a new layer with the same parameters and an empty cache."""
     twin = S4ND(layer.channels, layer.axes, engine=layer.engine).to(signal)
     twin.load_state_dict(layer.state_dict())
     twin.bandlimit = layer.bandlimit

@@ -15,7 +15,7 @@ from s4nd.compiled import jit
 
 @pytest.fixture
 def untried(monkeypatch):
-    """As in a new process: whether numba works has not been tried."""
+    """Reset the check of numba, as in a new process."""
     compiled.available.cache_clear()
     yield monkeypatch
     monkeypatch.undo()

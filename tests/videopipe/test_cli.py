@@ -1,4 +1,4 @@
-"""Exit codes, streams, help, and what help must not import."""
+"""Exit codes, streams, help, and the imports of help."""
 
 import argparse
 import json
@@ -32,7 +32,7 @@ def videopipe(*arguments: str, cwd: Path, **options: Any) -> subprocess.Complete
 
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], int]], None]:
-    """Installs a verb `try` that calls a function."""
+    """Installs a command `try` that calls a function."""
 
     def install(function: Callable[[], int]) -> None:
         module = types.SimpleNamespace(

@@ -24,7 +24,7 @@ class PlannedJob:
     action: Action
     reasons: tuple[str, ...] = ()
     note: str = ""  # about a cached result
-    replaces: bool = False  # an existing result by another, so that dependants follow
+    replaces: bool = False  # an existing result; dependent jobs run again
     purpose: Mapping[str, Any] = field(default_factory=dict)  # an attempt resumes for the same one
 
 

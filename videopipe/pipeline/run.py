@@ -54,7 +54,7 @@ def run_jobs(
     "done", "resumed", "failed" or "interrupted", in the first process.
 
     Raises:
-        StageError: a stage failed in a way its message explains; other faults pass through.
+        StageError: a stage failed with an expected error; other exceptions propagate unchanged.
     """
     processes, results = connected_processes(), Results(runs)
     asked = _Asked(jobs, redo, retry_failed)
@@ -79,7 +79,7 @@ def run_jobs(
 
 @dataclass
 class _Asked:
-    """What a run was asked to do, and the jobs that have been checked for it."""
+    """The options of a run, and the jobs that have been checked for it."""
 
     jobs: Sequence[Job]
     redo: Collection[str]

@@ -85,7 +85,7 @@ class ThreadedModel:
         return ClipOutput(logits[0].numpy(), None if embeddings is None else embeddings[0].numpy())
 
     def flush_overdue(self) -> None:
-        """There are no batches."""
+        """Do nothing: there are no batches."""
 
     def close(self) -> None:
         """End the threads after their current clips."""

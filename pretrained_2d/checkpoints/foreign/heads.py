@@ -67,7 +67,7 @@ def num_classes_for(
 def without_foreign_head(
     match: Match, network: nn.Module, heads: tuple[str, ...], choice: HeadChoice | None
 ) -> Match:
-    """The match without a head that is not wanted, or does not fit: its tensors are left over."""
+    """Remove a head that is not wanted or does not fit from the match; return the new match."""
     if choice == "strict" or not heads:
         return match
     wanted = network.state_dict()

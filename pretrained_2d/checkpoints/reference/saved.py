@@ -111,7 +111,7 @@ class Saved:
     ) -> nn.Module:
         """Build the network and give it its weights; raises if a tensor is left over.
 
-        S4ND layers that are not as the plan for all says are named in the option `layers`.
+        S4ND layers whose axes differ from those of the other layers go to the option `layers`.
         """
         if self.tensors:
             names = ", ".join(f"{n} {tuple(t.shape)}" for n, t in list(self.tensors.items())[:8])
@@ -148,7 +148,7 @@ def _is_bidirectional(part: Mapping[str, Tensor], out_channels: int | None) -> b
 
 
 def as_tensors(state_dict: Mapping[str, Any], anchor: str) -> dict[str, Tensor]:
-    """Tensors or arrays; what stands before `anchor` is a prefix and is taken off all names."""
+    """Convert arrays to tensors; remove the part before `anchor` from all names."""
     for wrapper in ("state_dict", "model_state_dict"):
         inner = state_dict.get(wrapper)
         if isinstance(inner, Mapping):

@@ -1,8 +1,8 @@
 """Fully sharded training (FSDP2): every process holds a part of each parameter.
 
 A block gathers its parameters for its forward and backward pass; gradients and the state of the
-optimiser stay in parts. `fully_shard` is called here and not through Accelerate's plugin, which
-Accelerate applies on GPUs only: like this, CPU processes run the same code.
+optimiser stay in parts. Accelerate applies its plugin on GPUs only. `fully_shard` is called here
+instead, so that CPU processes run the same code.
 """
 
 from collections.abc import Mapping

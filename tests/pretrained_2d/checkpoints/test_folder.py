@@ -26,7 +26,7 @@ CARD = ModelCard(
     preprocessing=Preprocessing(image_size=32, resize=40, mean=(0.1, 0.2, 0.3)),
     provenance={"parent": "nobody", "top1": 0.25},
 )
-# One of every kind; inputs are small, networks keep what makes them differ.
+# One of every kind, with small inputs and the options that distinguish the kinds.
 KINDS = {
     "convnext conv": (ModelCard(architecture="convnext_tiny", options=SMALL), (32, 32)),
     "convnext s4nd": (
@@ -106,7 +106,7 @@ def test_a_fresh_process_rebuilds_every_kind_bit_for_bit(tmp_path: Path) -> None
 
 
 def _disturb(network: torch.nn.Module) -> None:
-    """Weights and statistics that no initialisation gives."""
+    """Set random weights and statistics, unlike those of any initialisation."""
     with torch.no_grad():
         for name, tensor in network.state_dict().items():
             if tensor.is_floating_point():

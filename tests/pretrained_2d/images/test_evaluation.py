@@ -24,7 +24,7 @@ class Squares:
 
 
 class Remembers(nn.Module):
-    """Right at rate 1, wrong otherwise; remembers what it was shown."""
+    """Classifies correctly at rate 1 only, and records its inputs."""
 
     def __init__(self):
         super().__init__()

@@ -119,7 +119,7 @@ def test_a_loss_that_is_not_finite_stops_with_step_rate_and_last_state(tmp_path)
 
 
 class Hungry(nn.Module):
-    """Runs out of memory above a number of samples, as a device would."""
+    """Raises an out-of-memory error above a number of samples."""
 
     def __init__(self, most: int) -> None:
         super().__init__()

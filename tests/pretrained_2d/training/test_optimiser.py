@@ -106,7 +106,7 @@ def test_a_state_with_other_groups_is_refused_with_a_remedy(tmp_path):
 
 
 def test_a_step_raises_the_version_of_what_it_changed(network, tmp_path):
-    """Layers that keep their kernels in evaluation look at nothing else."""
+    """Layers that cache kernels in evaluation detect changes by versions only."""
     recipe = Recipe(lr=0.1, device="cpu")
     groups = parameter_groups(network, recipe)
     learner = Learner(network, groups, recipe, start_processes(recipe, tmp_path))

@@ -1,4 +1,4 @@
-"""On a device the faster engine is measured once; a CPU with a scripted clock is the device."""
+"""The faster engine is measured once per device; a CPU with a scripted clock is the device."""
 
 import json
 
@@ -46,7 +46,7 @@ def takes_matmul_of_a_device(*problem):
 
 
 def forget():
-    """As a new process."""
+    """Clear the state in memory, as in a new process."""
     engine_measurement._known.clear()
     engine_measurement._read.clear()
 

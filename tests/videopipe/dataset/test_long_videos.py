@@ -1,4 +1,4 @@
-"""The time limit is on silence: a long video may take as long as it needs."""
+"""The time limit applies to time without progress, not to the duration of a long video."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -15,7 +15,7 @@ from videopipe.errors import DataError
 from videopipe.finetuning.decoding_limit import LimitedClips, clip_errors
 from videopipe.video.writing import write_video
 
-# The second clip makes its decoder hang: asleep, in C with the interpreter lock held, or crashing.
+# The decoder of the second clip sleeps, hangs with the interpreter lock held, or crashes.
 PROGRAM = """
 import ctypes, os, signal, sys, time
 from pathlib import Path

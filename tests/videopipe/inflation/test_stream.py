@@ -1,4 +1,4 @@
-"""Frame by frame: a causally inflated network gives what it gives for the whole clip."""
+"""A causally inflated network gives the same logits frame by frame as for the whole clip."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ CAUSAL: dict[str, dict[str, Any]] = {
 
 
 def lively(network: nn.Module) -> None:
-    """Weights that start at zero or as the identity would hide time."""
+    """Draw weights that start at zero or as the identity, which would hide time."""
     torch.manual_seed(3)
     with torch.no_grad():
         for name, parameter in network.named_parameters():
@@ -62,7 +62,7 @@ def test_stream_equals_clip(name: str, method: str, padding: str) -> None:
     for step, frame in enumerate(clip.unbind(2)):
         logits = stream(frame)
         sizes.append(sum(state.numel() for state in stream.states))
-        if step in (0, 2, FRAMES - 1):  # every beginning of the video, not only the whole
+        if step in (0, 2, FRAMES - 1):  # every prefix of the video, not only the whole
             expected = video(clip[:, :, : step + 1])
             tolerance = 1e-4 * float(expected.abs().max())
             torch.testing.assert_close(logits, expected, rtol=0, atol=tolerance)
@@ -71,7 +71,7 @@ def test_stream_equals_clip(name: str, method: str, padding: str) -> None:
 
 @torch.no_grad()
 def test_a_long_stream_equals_a_long_clip() -> None:
-    """The kernel has no end: neither at the clip of the inflation nor at twice its length."""
+    """The kernel is longer than the clip of the inflation, and than twice its length."""
     video = causal("test_resnet")
     clip = torch.randn(1, 3, 3 * FRAMES, PIXELS, PIXELS)
     torch.testing.assert_close(Stream(video)(clip), video(clip), rtol=1e-4, atol=1e-4)

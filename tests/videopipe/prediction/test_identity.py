@@ -1,4 +1,4 @@
-"""A video is the same however its path is written, and any name survives every format."""
+"""A video has one id for every spelling of its path; any name survives every format."""
 
 import csv
 import hashlib

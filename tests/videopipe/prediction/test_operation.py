@@ -143,7 +143,7 @@ def test_videos_that_failed_are_tried_again_when_asked(tiny_model, tmp_path, noi
     assert rows_of(asked) == rows
     noisy_video(tmp_path / "videos/b.mp4", 2)
     more = predict_table(asked, [tmp_path / "videos"])
-    assert more["predicted_in_this_run"] == 1  # the new one; what is known of the broken one stands
+    assert more["predicted_in_this_run"] == 1  # the new one; the broken one is not tried again
 
 
 def test_other_settings_and_other_models_are_refused_unless_overwritten(
@@ -239,7 +239,7 @@ def finished_rows(asked: TableRequest) -> list[tuple[str, float | None]]:
 def kill_and_repeat(
     asked: TableRequest, folder: Path, check: Callable[[], None], kills: int, longest: float
 ) -> None:
-    """Kill runs at random moments, each resuming the last, until enough have died."""
+    """Kill runs at random moments, each resuming the last, until enough were killed."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["videopipe.prediction.operation", "videopipe.scoring.clips"])
     moments = random.Random(4)

@@ -1,4 +1,4 @@
-"""Real files from the shared folder: strange ones, truncated ones, and what I3D sees in clips."""
+"""Real files from the shared folder: strange ones, truncated ones, and clips classified by I3D."""
 
 import random
 from pathlib import Path

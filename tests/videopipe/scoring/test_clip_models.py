@@ -93,7 +93,7 @@ def test_embeddings_are_what_the_classifier_sees_and_leave_the_scores_alone(tiny
 
 
 class Looking(nn.Module):
-    """Notes the precision it runs in."""
+    """Records the precision in which it runs."""
 
     def forward(self, signal: Tensor, rate: float = 1.0) -> Tensor:
         enabled = torch.is_autocast_enabled("cpu")

@@ -1,4 +1,4 @@
-"""Fine-tuning: what is learned, what is frozen, what is recorded, and resuming after a kill."""
+"""Fine-tuning: learned and frozen parameters, the card, and resuming after a kill."""
 
 import json
 import shutil

@@ -93,7 +93,7 @@ def test_videos_must_come_from_one_place(given, tmp_path):
         (PredictConfig(), {"model": given["model"]}),
         (PredictConfig(videos=tmp_path), given),
     ):
-        with pytest.raises(DataError, match="not both and not neither"):
+        with pytest.raises(DataError, match="and not both"):
             STAGE.run(config, inputs(**folders), tmp_path / "out")
 
 

@@ -1,4 +1,4 @@
-"""Inspection, evaluation and prediction use the same words for what happened to a video."""
+"""Inspection, evaluation and prediction use the same statuses."""
 
 import json
 from pathlib import Path

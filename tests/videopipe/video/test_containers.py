@@ -77,7 +77,7 @@ def test_patterns_and_texts_are_refused(backend: str, name: str, folder: Path) -
 
 @pytest.mark.parametrize("name", [*PLAYLISTS, "s%03d.jpg", "notes.txt"])
 def test_pyav_gets_an_allow_list(name: str, folder: Path) -> None:
-    """Also without the look at the content, which only `open_video` takes."""
+    """Also without the check of the content, which only `open_video` does."""
     with pytest.raises(DecodeError, match="cannot be opened as a video"):
         PyavStream(folder / name)
 

@@ -1,4 +1,4 @@
-"""Files made to be difficult: the right frames in every backend that takes them, or a reason."""
+"""Difficult files: each backend returns the right frames, or refuses them with a reason."""
 
 import struct
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from videopipe.video.video import BACKENDS, load_backend, open_video
 
 FRAME_RATE = 20
 NUM_FRAMES = 40
-GREY_TOLERANCE = 4.0  # of codecs that lose, at two pixels for a colour sample
+GREY_TOLERANCE = 4.0  # of lossy codecs with one colour sample per two pixels
 ONE = 1 << 16  # in the fixed point of display matrices
 
 
@@ -161,7 +161,7 @@ def test_turned_and_mirrored_pictures_in_every_backend(
 
 
 def overcount(path: Path) -> None:
-    """An AVI header that promises 100,000 frames."""
+    """An AVI header with a frame count of 100,000."""
     content = bytearray(path.read_bytes())
     struct.pack_into("<I", content, content.index(b"avih") + 24, 100_000)
     struct.pack_into("<I", content, content.index(b"strh") + 40, 100_000)
@@ -230,7 +230,7 @@ def test_huge_pictures_in_a_header_cost_no_memory(tmp_path: Path) -> None:
 
 @pytest.fixture
 def trap(tmp_path: Path, tiny_video: Callable) -> Path:
-    """A folder with names and things that are no files."""
+    """A folder with odd names, pipes and links, which are no files."""
     import os
 
     folder = tmp_path / "trap"

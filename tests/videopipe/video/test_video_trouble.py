@@ -21,7 +21,7 @@ def greys_of(frames: Tensor) -> list[float]:
 def test_a_film_that_was_cut_off_ends_where_it_decodes(
     tmp_path: Path, tiny_video: Callable, grey_of: Callable
 ) -> None:
-    """The header still promises everything: the real duration is what decodes."""
+    """The header has the full duration; the reported one is what can be decoded."""
     size = {"height": 128, "width": 128}
     whole = tiny_video(tmp_path / "whole.mkv", num_frames=60, frame_rate=10.0, **size)
     cut = tmp_path / "cut.mkv"

@@ -53,8 +53,8 @@ class TapKernel(nn.Module):
 def time_matrix(kernel: Tensor, steps: int, padding: Padding) -> Tensor:
     """(channels, taps) -> (channels, steps, steps); row t weighs what step t sees.
 
-    Tap j reaches step t + j - (taps - 1) // 2. Beyond the ends lies the end frame (replicate) or
-    nothing (zeros).
+    Tap j reaches step t + j - (taps - 1) // 2. Beyond the ends the end frame is repeated
+    (replicate), or frames are zero (zeros).
     """
     taps = kernel.shape[-1]
     here = torch.arange(steps, device=kernel.device)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 # Layers that mix the tokens of a frame without a spatial kernel.
 _MIXER_CLASS = re.compile(r"attention|attn|spatialgatingunit|tokenmix", re.IGNORECASE)
 _MIXER_NAME = re.compile(r"^(attn|token_mixer|mixer|modulation|(mlp|linear|rnn)_tokens)$")
-# Named attention, but gates on a convolution's channels or positions.
+# These have attention in their names, but gate channels or positions of a convolution.
 _GATE_CLASS = re.compile(
     r"(channel|spatial|selectivekernel|split)attn|pool|downsample", re.IGNORECASE
 )
@@ -99,7 +99,7 @@ def parameter_like(network: nn.Module) -> Tensor:
 
 
 def _watch(network: nn.Module, images: Tensor) -> dict[str, tuple[LayerTrace, Tensor]]:
-    """Run the network and note every module's call, with a thin sample of what it gave."""
+    """Run the network and record every module's call, with a few numbers of its output."""
     watched: dict[str, tuple[LayerTrace, Tensor]] = {}
     open_calls: dict[str, LayerTrace] = {}
     ticks = iter(range(1 << 60))

@@ -24,7 +24,7 @@ from videopipe.video.sources.remote import describe
 
 log = logging.getLogger(__name__)
 
-STAT_THREADS = 16  # they wait for a network disk, not for a processor
+STAT_THREADS = 16  # more than cores: they wait for a network disk
 VIDEOS_PER_CALL = 512
 COLUMNS = ("id", "path", "content_id", "status", "last")
 

@@ -89,7 +89,8 @@ class PyavDecoder:
         self.cursor.stop()
         self._stream.close()
         # Reading the display matrix of a PyAV frame creates a reference cycle. Full collections are
-        # rare, so about a hundred such frames would stay in memory. Young generations are cheap.
+        # rare, so about a hundred such frames would stay in memory. Collecting the two youngest
+        # generations is fast.
         gc.collect(1)
 
     def frames_at(self, times_seconds: Sequence[float]) -> Tensor:

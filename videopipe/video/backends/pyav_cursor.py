@@ -188,7 +188,7 @@ class FrameCursor:
         for number, frame in enumerate(self.stream.frames(self._is_wanted)):
             stamp = number if self.clock == "count" else getattr(frame, self.clock)
             if stamp is None and self.clock == "dts" and self.stream.last_packet_dts is not None:
-                # The last frames come out when the decoder is flushed, without a packet.
+                # The decoder returns the last frames when it is flushed, without a packet.
                 after = self.stream.last_packet_dts if last is None else last
                 stamp = max(self.stream.last_packet_dts, after) + (frame.duration or 1)
             if stamp is None or (last is not None and stamp <= last):

@@ -1,4 +1,4 @@
-"""Published weights on real pictures and clips; skipped where the shared folder is not."""
+"""Published weights on real pictures and clips; skipped without the shared folder."""
 
 from pathlib import Path
 

@@ -15,7 +15,7 @@ def file_of(state: dict[str, Tensor], name: str = "weights.pth") -> TensorFile:
 
 
 def stirred(network: nn.Module) -> nn.Module:
-    """Noise is added to every weight: zeros and ones would hide mistakes."""
+    """Add noise to every weight, because zeros and ones would hide mistakes."""
     for parameter in network.parameters():
         with torch.no_grad():
             scale = 0.05 if parameter.ndim > 1 else 0.3
@@ -132,7 +132,7 @@ def test_half_precision_is_converted_and_reported() -> None:
 
 
 def unnamed(network: nn.Module) -> dict[str, torch.Tensor]:
-    """The tensors in order, under names that say nothing but their kind."""
+    """The tensors in order, under names that contain only their kind."""
     return {
         f"part_{index}.{name.rpartition('.')[2]}": tensor
         for index, (name, tensor) in enumerate(network.state_dict().items())
