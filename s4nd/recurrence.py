@@ -21,7 +21,7 @@ from s4nd.kernels.kernel import discretise
 
 
 def why_no_recurrence(config: AxisConfig) -> str | None:
-    """The setting that rules out a recurrence, and its remedy; None if there is none."""
+    """The setting that prevents a recurrence, with a remedy; None if there is a recurrence."""
     if config.bidirectional:
         return "bidirectional kernels need future samples; choose bidirectional=False"
     if config.num_low_rank:

@@ -40,7 +40,7 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the tests of real files where there are none; the header says so."""
+    """Deselect the tests of real files where there are none; the header reports it."""
     if SHARED.is_dir():
         return
     real = [item for item in items if _reads_real_files(item)]
@@ -113,5 +113,5 @@ def grey_of(index: int, num_frames: int) -> int:
 
 @pytest.fixture(scope="session", name="grey_of")
 def grey_of_fixture() -> Callable[[int, int], int]:
-    """`grey_of(index, num_frames)`: what a frame of `tiny_video` looks like."""
+    """`grey_of(index, num_frames)`: the grey level of a frame of `tiny_video`."""
     return grey_of

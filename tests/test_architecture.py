@@ -69,7 +69,7 @@ MAY_IMPORT = {
 AT_THE_TOP = {"videopipe.stages", "videopipe.commands"}
 ENTRIES_IN_A_ROOM = 12
 ROOMS_OF_THE_APPLICATION = 18  # `videopipe` itself is the list of its rooms
-# Module names that several rooms may use, because the room says which of them it is.
+# Module names that several rooms may use, because the room distinguishes them.
 SHARED_MODULE_NAMES = {
     "__init__", "errors",
     "operation",  # what the command and the stage of a room share: inflate, finetune, predict

@@ -34,7 +34,7 @@ class Phase:
     normalize: Callable[[Tensor], Tensor]  # of a whole batch on the device -> float
     rate: float = 1.0  # base samples per sample, for S4ND layers
     begin: Callable[[nn.Module], None] | None = None  # at the start, and again on resume
-    card: ModelCard | None = None  # of networks kept in this phase, where it is another
+    card: ModelCard | None = None  # of networks kept in this phase, if it differs
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Which engine is faster on this device: measured once per class of shapes, then remembered.
+"""Which engine is faster on this device: measured once per class of shapes, then cached.
 
 `engine_choice.py` has a rule for CPUs. On another device the first call of a shape runs both
 engines a few times (milliseconds), and the answer is kept in memory and in a file of the user's
@@ -199,7 +199,7 @@ def _write_file() -> None:
     """Write all measurements to the file; do nothing if its folder is not writable."""
     path = cache_file()
     _read.discard(path)
-    _read_file()  # what other processes wrote meanwhile
+    _read_file()  # what other processes wrote since
     content: dict[str, dict[str, str]] = {}
     for (device, name), faster in sorted(_known.items()):
         content.setdefault(device, {})[name] = "matmul" if faster else "fft"

@@ -176,7 +176,7 @@ def test_many_shapes_do_not_fill_the_memory(layer):
 
 
 def test_threads_share_a_layer(layer):
-    """More shapes than are kept, so that kernels are made and dropped all the time."""
+    """More shapes than the cache holds, so that kernels are made and removed all the time."""
     signals = [torch.randn(1, 3, height, width) for height in (4, 6) for width in range(1, 8)]
     expected = [fresh(layer, signal) for signal in signals]
 

@@ -257,7 +257,7 @@ def test_an_error_while_cleaning_up_does_not_hide_the_interruption(
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_run_that_is_stopped_keeps_its_work_and_says_so(
+def test_a_run_that_is_stopped_keeps_its_work_and_reports_it(
     tmp_path: Path, sent: signal.Signals, code: int
 ) -> None:
     command = [

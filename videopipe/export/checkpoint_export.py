@@ -103,7 +103,7 @@ def _require_writable(out: Path) -> None:
 
 
 def description_path(out: Path) -> Path:
-    """Where the description of an exported file lies: `model.onnx` -> `model.onnx.json`."""
+    """The path of the description of an exported file: `model.onnx` -> `model.onnx.json`."""
     return out.with_name(f"{out.name}.json")
 
 

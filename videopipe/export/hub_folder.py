@@ -58,7 +58,7 @@ def read_metrics(evaluation: Path, card: ModelCard) -> dict[str, Any]:
 
 
 def hub_card(card: ModelCard, name: str, metrics: Mapping[str, Any] | None) -> str:
-    """README.md: the header that the hub reads, then what a user must know."""
+    """README.md: the header that the hub reads, then results, usage, input and origin."""
     task = "image-classification" if card.ndim == 2 else "video-classification"
     header = ["---", "library_name: videopipe", f"pipeline_tag: {task}", "tags: [videopipe]"]
     if metrics is not None:

@@ -13,7 +13,7 @@ from videopipe.pipeline.stage import variant_in_words
 
 Action = Literal["cached", "retry", "resume", "run"]
 ACTIONS: tuple[Action, ...] = ("cached", "retry", "resume", "run")
-NOT_REQUESTED_YET = "new"  # stands for the id of a --redo that `plan` only describes
+NOT_REQUESTED_YET = "new"  # in place of the id of a --redo that has not been requested
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def is_frame_folder(folder: Path) -> bool:
 
 
 class FrameFolderDecoder:
-    """See `Decoder`. A missing number shows the frame before it; `problems` says so."""
+    """See `Decoder`. A missing number shows the frame before it and is listed in `problems`."""
 
     def __init__(
         self, path: Path, short_side: int | None = None, frame_rate: float | None = None

@@ -67,7 +67,7 @@ class Saved:
         return self.count(rf"{re.escape(prefix)}\.kernel\.(\d+)\.C$")
 
     def stored_sizes(self, prefix: str) -> list[int] | None:
-        """The sizes the layer was trained with, where the file tells (low-rank state spaces)."""
+        """The sizes the layer was trained with, if the file has them (low-rank state spaces)."""
         names = [f"{prefix}.kernel.{axis}.l_kernel" for axis in range(self.num_axes(prefix))]
         if not all(name in self for name in names) or not names:
             return None

@@ -21,7 +21,7 @@ from pretrained_2d.training.efficiency.recomputation import find_blocks
 def sharded_copy(network: nn.Module, device: torch.device) -> nn.Module:
     """A copy of the network on `device` whose parameters are divided among all processes.
 
-    Each block gathers its parameters on its own; what lies outside blocks is gathered with the
+    Each block gathers its parameters on its own; parameters outside blocks are gathered with the
     network. The parameters of the copy have the names of the original.
     """
     copied = deepcopy(network).to(device)

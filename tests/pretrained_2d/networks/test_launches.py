@@ -1,4 +1,4 @@
-"""How much a training step launches on a device, and that it never waits for it.
+"""The number of launches of a training step on a device, without synchronisation.
 
 The meta device launches nothing and needs no memory, but takes the same path as a GPU.
 """

@@ -55,7 +55,7 @@ def test_without_a_rate_of_their_own_state_spaces_learn_like_the_rest(network):
     assert {group.lr for group in groups} == {0.02}
 
 
-def test_a_scale_gives_layers_their_rates_and_freezes_at_zero():
+def test_a_scale_sets_the_rates_of_layers_and_freezes_at_zero():
     network = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 2))
     scale = {"0": 0.0, "1": 0.5, "2": 1.0}
     groups = parameter_groups(network, Recipe(lr=0.1), scale=lambda name: scale[name[0]])

@@ -37,7 +37,7 @@ def manifest(data: Path) -> Manifest:
     return index_dataset(data, division=Division(validation="none"), inspection=quick)
 
 
-def test_every_video_has_its_facts(manifest: Manifest) -> None:
+def test_every_video_has_its_properties(manifest: Manifest) -> None:
     facts = {Path(record.path).name: record for record in manifest.records}
     assert len(facts) == 7
     a = facts["a.mp4"]

@@ -40,7 +40,7 @@ def test_trained_kernels_keep_a_still_video_at_any_rate(hybrid: Maker, frames: i
     torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_a_checkpoint_without_a_start_has_the_one_of_its_time(hybrid: Maker) -> None:
+def test_a_checkpoint_without_a_start_has_that_of_its_version(hybrid: Maker) -> None:
     stored = grown(hybrid).plan.to_json()
     assert stored["options"]["start"] == "difference"
     for key in ("start", "basis", "length"):

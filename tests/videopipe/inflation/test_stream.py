@@ -31,7 +31,7 @@ CAUSAL: dict[str, dict[str, Any]] = {
 }
 
 
-def lively(network: nn.Module) -> None:
+def randomise_initial_weights(network: nn.Module) -> None:
     """Draw weights that start at zero or as the identity, which would hide time."""
     torch.manual_seed(3)
     with torch.no_grad():
@@ -45,7 +45,7 @@ def causal(name: str, **options: Any) -> FoldedNetwork:
     network = timm.create_model(name, num_classes=5, **FAMILIES[name])
     shape = {"num_frames": FRAMES, "image_size": PIXELS, "state": 8, "bidirectional": False}
     video = inflate(network, **shape | options).eval()
-    lively(video)
+    randomise_initial_weights(video)
     return video
 
 
@@ -93,7 +93,7 @@ def test_patches_rates_resets_and_two_streams() -> None:
 
 
 @torch.no_grad()
-def test_the_future_does_not_change_the_past() -> None:
+def test_later_frames_do_not_change_earlier_logits() -> None:
     for method, options in CAUSAL.items():
         video = causal("test_resnet", **options)
         clip = torch.randn(1, 3, FRAMES, PIXELS, PIXELS)

@@ -166,7 +166,7 @@ def test_other_settings_and_other_models_are_refused_unless_overwritten(
     assert len(rows_of(asked)) == 1
 
 
-def test_foreign_files_and_other_videos_are_refused(tiny_model, video_folder, tmp_path):
+def test_unknown_files_and_other_videos_are_refused(tiny_model, video_folder, tmp_path):
     asked = request(tiny_model, tmp_path / "all.csv")
     asked.out.write_text("my,own,notes\n")
     with pytest.raises(VideopipeError, match="does not say how it was made"):
@@ -218,7 +218,7 @@ def test_an_interrupted_commit_is_completed(tiny_model, video_folder, tmp_path):
         assert not folder.exists()
 
 
-def test_a_place_where_nothing_may_be_written_is_named(tiny_model, video_folder, tmp_path):
+def test_a_folder_that_is_not_writable_is_named(tiny_model, video_folder, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(VideopipeError, match="give an --out in a folder that you may write to"):
         predict_table(request(tiny_model, tmp_path / "file" / "all.csv"), [video_folder])

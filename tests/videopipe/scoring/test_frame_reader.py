@@ -86,7 +86,7 @@ def test_a_range_shorter_than_a_clip_repeats_its_own_last_frame(tmp_path, tiny_v
 
 
 class ShortVideo(WatchedVideo):
-    """Found to end earlier than its header says when a time after the end is asked for."""
+    """A video that turns out shorter than its header when a time after the end is requested."""
 
     duration_seconds = 9.0
 

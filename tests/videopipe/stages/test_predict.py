@@ -97,7 +97,7 @@ def test_videos_must_come_from_one_place(given, tmp_path):
             STAGE.run(config, inputs(**folders), tmp_path / "out")
 
 
-def test_settings_that_cannot_be_are_refused():
+def test_impossible_settings_are_refused():
     with pytest.raises(ValueError, match="top_k must be 1 or more, got 0"):
         PredictConfig(top_k=0)
     with pytest.raises(ValueError, match="max_failed must be 0 or more"):

@@ -148,7 +148,7 @@ def test_a_slow_consumer_bounds_the_workers_and_is_not_a_timeout() -> None:
 
 def test_a_busy_worker_does_not_hide_a_silent_one() -> None:
     with WorkerPool(behave, workers=2, timeout_seconds=SILENCE_SECONDS) as pool:
-        for event in pool.run(["stream:1", "hang:1"]):  # without an end if it were never stopped
+        for event in pool.run(["stream:1", "hang:1"]):  # endless unless the silent one is killed
             if isinstance(event, Failed):
                 break
     assert (event.task, event.kind) == ("hang:1", "timeout")

@@ -1,4 +1,4 @@
-"""A file that names other files is refused, whatever it is called; no other file is read."""
+"""A file that names other files is refused under any name; no other file is read."""
 
 import shutil
 from collections.abc import Callable
@@ -82,7 +82,7 @@ def test_pyav_gets_an_allow_list(name: str, folder: Path) -> None:
         PyavStream(folder / name)
 
 
-def test_a_film_may_be_called_like_a_pattern(tmp_path: Path, tiny_video: Callable) -> None:
+def test_a_video_may_have_the_name_of_a_pattern(tmp_path: Path, tiny_video: Callable) -> None:
     frames = [np.full((64, 64, 3), 100, np.uint8)] * 10
     write_video(tmp_path / "film.gif", frames, frame_rate=10.0, codec="gif", pixel_format="rgb8")
     for number in (1, 2):

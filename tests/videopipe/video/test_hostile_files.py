@@ -56,7 +56,7 @@ def decode_all(tasks: list[tuple[str, Path]]) -> dict[tuple[str, Path], list[obj
 
 
 @backends_slow_except("av")
-def test_every_odd_file_ends(backend: str, shared: Path) -> None:
+def test_every_odd_file_is_decoded_or_refused(backend: str, shared: Path) -> None:
     folder = shared / "data/odd_videos"
     tasks = [(backend, path) for path in sorted(folder.iterdir()) if path.suffix != ".tsv"]
     assert len(tasks) == 51

@@ -104,7 +104,7 @@ def test_every_backend_gives_the_right_frames_or_refuses(name: str, tmp_path: Pa
     path = write_nasty(tmp_path / name, codec, pixel_format, **arguments)
     with open_video(path) as video:
         duration = video.duration_seconds
-        period = duration / NUM_FRAMES  # a raw stream says 25 frames per second, whatever was meant
+        period = duration / NUM_FRAMES  # FFmpeg assumes 25 frames per second for a raw stream
     assert duration == pytest.approx(NUM_FRAMES / (25 if name == "raw.h264" else 20), abs=0.06)
     numbers = [0, 7, 21, 38, 39, 12]
     expected = [grey_at(number) for number in numbers]
@@ -229,11 +229,11 @@ def test_huge_pictures_in_a_header_cost_no_memory(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def trap(tmp_path: Path, tiny_video: Callable) -> Path:
+def odd(tmp_path: Path, tiny_video: Callable) -> Path:
     """A folder with odd names, pipes and links, which are no files."""
     import os
 
-    folder = tmp_path / "trap"
+    folder = tmp_path / "odd"
     tiny_video(folder / "good.mp4", num_frames=8)
     (folder / "empty.mp4").touch()
     (folder / "text.mp4").write_text("hello, I am text")
@@ -247,11 +247,11 @@ def trap(tmp_path: Path, tiny_video: Callable) -> Path:
 
 
 def test_check_survives_names_and_things_that_are_no_files(
-    trap: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    odd: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for suffix in ("csv", "jsonl"):
         table = tmp_path / f"health.{suffix}"
-        assert main(["check", str(trap), "--table", str(table), "--timeout-seconds", "60"]) == 1
+        assert main(["check", str(odd), "--table", str(table), "--timeout-seconds", "60"]) == 1
         text = table.read_text(encoding="utf-8", errors="surrogateescape")
         assert ("latin\\udce9.mp4" if suffix == "jsonl" else "latin\udce9.mp4") in text
     said = capsys.readouterr().out

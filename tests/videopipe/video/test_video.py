@@ -63,7 +63,7 @@ def test_every_backend_finds_the_frame_that_is_written_in_the_picture(
 
 
 @quick_backends
-def test_genuine_hmdb51_files_come_out_in_film_order(backend: str, shared: Path) -> None:
+def test_real_hmdb51_files_are_decoded_in_display_order(backend: str, shared: Path) -> None:
     """Timestamps of B-frames are swapped in these files; the decoder's order is correct."""
     videos = sorted((shared / "data/hmdb51/videos").rglob("*.avi"))
     assert len(videos) == 8
@@ -77,7 +77,7 @@ def test_genuine_hmdb51_files_come_out_in_film_order(backend: str, shared: Path)
             assert difference < GREY_TOLERANCE, f"{path.name}, frame {index}"
 
 
-def test_jumping_gives_the_frames_of_a_full_decode(shared: Path) -> None:
+def test_seeking_gives_the_frames_of_a_full_decode(shared: Path) -> None:
     names = [
         "hmdb51/videos/climb_stairs/*.avi",  # twelve key frames
         "clips/R*.mp4",

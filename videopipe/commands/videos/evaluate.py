@@ -182,7 +182,7 @@ def _identity(args: argparse.Namespace, scoring: Any, records: Any, labels: Any)
 
 
 def _files(records: "list[VideoRecord]") -> str:
-    """A digest of the sizes and times of the videos, which tells whether one has changed."""
+    """A digest of the sizes and times of the videos, by which a change is detected."""
     from videopipe.pipeline.fingerprint import fingerprint
 
     facts = []

@@ -66,7 +66,7 @@ def is_token_mixer(name: str, module: nn.Module) -> bool:
 
 @torch.no_grad()
 def survey(network: nn.Module, image_size: int, channels: int = 3) -> dict[str, LayerTrace]:
-    """Every called module by name, as seen with images of `image_size` pixels.
+    """Every called module by name, in a run on images of `image_size` pixels.
 
     Raises ValueError when the network does not classify such images.
     """
@@ -124,7 +124,7 @@ def _watch(network: nn.Module, images: Tensor) -> dict[str, tuple[LayerTrace, Te
         elif isinstance(module, nn.Linear):
             channel_dims.append(-1)
         if seen is None or tensor is None or name in watched:
-            return  # of several calls the first stands for all
+            return  # only the first of several calls is recorded
         seen.ended = next(ticks)
         seen.output_shape = tuple(tensor.shape)
         seen.channel_dim = _channel_dim(seen, channel_dims[-1])
@@ -146,7 +146,7 @@ def _watch(network: nn.Module, images: Tensor) -> dict[str, tuple[LayerTrace, Te
 
 
 def _channel_dim(seen: LayerTrace, of_last_layer: int) -> int:
-    """Where the channels lie: 1 in feature maps, last in tokens."""
+    """The dimension of the channels: 1 in feature maps, last in tokens."""
     if seen.kind == "convolution" or _TOKENS_LAST.search(seen.name):
         return 1
     return -1 if len(seen.output_shape) == 3 else of_last_layer

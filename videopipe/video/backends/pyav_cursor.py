@@ -64,7 +64,7 @@ class FrameCursor:
 
     @property
     def length(self) -> Length:
-        """The length; it is corrected when less can be decoded than the header says."""
+        """The length; it is corrected when the video ends before the duration in the header."""
         assert self._length is not None
         return self._length
 
@@ -161,7 +161,7 @@ class FrameCursor:
         return self._following
 
     def _note_end(self) -> None:
-        """Correct the length when the video ends before the header says."""
+        """Correct the length when the video ends before the duration in its header."""
         end_seconds, promised = self.end_seconds, self._length
         if promised and end_seconds < promised.duration_seconds - END_TOLERANCE_SECONDS:
             self.notes.append(

@@ -26,7 +26,9 @@ lives = st.lists(
 )  # fmt: skip
 
 
-def live(folder: Path, run: int, first: int, life: tuple[int, int, int, bool], suffix: str) -> int:
+def add_until_killed(
+    folder: Path, run: int, first: int, life: tuple[int, int, int, bool], suffix: str
+) -> int:
     """Add rows from `first` on as one process that is killed; returns the number of rows."""
     added, rows_per_part, cut, between = life
     writer = PartWriter(folder, f"run-{run}", SCHEMA, suffix, rows_per_part=rows_per_part)
@@ -50,7 +52,7 @@ def test_no_row_is_lost_or_doubled(lives, order_seed, suffix: str) -> None:
         folder, done = Path(top, "parts"), 0
         folder.mkdir()
         for run, life in enumerate(lives):
-            done += live(folder, run, done, life, suffix)
+            done += add_until_killed(folder, run, done, life, suffix)
             recover_journals(folder, SCHEMA, suffix)
             assert not list(folder.glob("*.journal"))
             parts = list_parts(folder, suffix)
