@@ -58,7 +58,7 @@ def decide(job: Job, results: Results, *, redo: str = "", retry_failed: bool = F
     """
     record = results.record(job) if results.is_complete(job) else None
     if redo and (record is None or record.get("redo") != redo):
-        planned = _make(job, results, {"redo": redo}, ("asked for with --redo",))
+        planned = _make(job, results, {"redo": redo}, ("requested with --redo",))
         return dataclasses.replace(planned, replaces=record is not None)
     if record is None:
         return _make(job, results, {}, tuple(_reasons(job, results)))

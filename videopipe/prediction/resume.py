@@ -193,7 +193,7 @@ def _may_continue(record: Path, identity: Identity, out: Path, overwrite: bool) 
         return False
     if before is None:
         raise VideopipeError(
-            f"{out} exists, but {record} does not say how it was made; give another --out, or "
+            f"{out} exists, but {record} does not record how it was made; give another --out, or "
             "--overwrite to replace it"
         )
     changes = "\n  ".join(_differences(before, identity))

@@ -169,7 +169,7 @@ def test_other_settings_and_other_models_are_refused_unless_overwritten(
 def test_unknown_files_and_other_videos_are_refused(tiny_model, video_folder, tmp_path):
     asked = request(tiny_model, tmp_path / "all.csv")
     asked.out.write_text("my,own,notes\n")
-    with pytest.raises(VideopipeError, match="does not say how it was made"):
+    with pytest.raises(VideopipeError, match="does not record how it was made"):
         predict_table(asked, [video_folder / "part0"])
     assert asked.out.read_text() == "my,own,notes\n"
     predict_table(request(tiny_model, asked.out, overwrite=True), [video_folder / "part0"])

@@ -134,7 +134,7 @@ def _has_changed_elsewhere(path: str, stored_in: str, entry: CompletedVideo) -> 
         with local_copy(path) as copy:
             return content_id(copy) != entry.content_id
     except Exception as error:  # noqa: BLE001 - every driver has its own kinds of errors
-        log.debug("%s: cannot be asked whether it changed (%s)", stored_in, error)
+        log.debug("%s: cannot be checked for changes (%s)", stored_in, error)
         return False
 
 

@@ -151,7 +151,7 @@ class PyavDecoder:
         if seconds > end_seconds + END_TOLERANCE_SECONDS:
             raise EndOfVideoError(
                 self.path,
-                f"frames after {seconds:.2f} s were asked for; it ends at {end_seconds:.2f} s",
+                f"frames after {seconds:.2f} s were requested; it ends at {end_seconds:.2f} s",
             )
 
     def _picture(self, frame: Any) -> Pixels:
