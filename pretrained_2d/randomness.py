@@ -1,7 +1,7 @@
 """Randomness as a function of position, not of history.
 
-Every random decision is seeded by what it is about (seed, epoch, index, …), so that the same sample
-looks the same whatever the number of workers or processes, and a resumed run needs no random state.
+Every random decision is seeded by its position (seed, epoch, index, …). A sample is therefore the
+same for any number of workers and processes, and a resumed run needs no random state.
 """
 
 import hashlib

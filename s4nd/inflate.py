@@ -10,7 +10,7 @@ from s4nd.layer import S4ND
 
 @torch.no_grad()
 def inflate(layer: S4ND, axis: AxisConfig, *, position: int = 0) -> S4ND:
-    """A layer with `axis` inserted before axis `position`; the others keep their weights exactly.
+    """A layer with `axis` inserted before axis `position`; the weights of the others stay the same.
 
     With `start="identity"` on the new axis the result equals the given layer on every slice, up to
     rounding.

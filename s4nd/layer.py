@@ -269,7 +269,7 @@ def _has_autocast(device: str) -> bool:
 
 
 def without_autocast(device: str) -> AbstractContextManager[object]:
-    """Some devices, such as meta, have no autocast to switch off."""
+    """Switch autocast off inside, on devices that have it; meta does not."""
     return torch.autocast(device, enabled=False) if _has_autocast(device) else nullcontext()
 
 

@@ -4,8 +4,8 @@ Sampled to any length, the kernel of a one-sided axis with a diagonal A is the i
 
     x_t = z x_(t-1) + u_t,    y_t = Re(w · x_t) + d u_t
 
-with n complex numbers of state per channel. It has no end; `endless_taps` gives it for a signal of
-known length, so that both views compute the same numbers.
+with n complex numbers of state per channel. It is infinite; `endless_taps` returns it for a signal
+of known length, so that convolution and recurrence compute the same numbers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from s4nd.kernels.kernel import discretise
 
 
 def why_no_recurrence(config: AxisConfig) -> str | None:
-    """The setting that rules out a recurrence, and its remedy; None if there is none."""
+    """The setting that prevents a recurrence, with a remedy; None if there is a recurrence."""
     if config.bidirectional:
         return "bidirectional kernels need future samples; choose bidirectional=False"
     if config.num_low_rank:
@@ -42,7 +42,7 @@ class Recurrence:
     def start(self, signal: Tensor, *, repeats: bool) -> Tensor:
         """The state (..., H, n) before the first sample (..., H).
 
-        repeats: the first sample was there forever, else there was nothing.
+        repeats: the first sample is repeated before the signal, instead of zeros.
         """
         if not repeats:
             return self.z.new_zeros(*signal.shape, self.z.shape[-1])

@@ -51,7 +51,7 @@ def _announced(calls: Sequence[Call], *, on_cpu: bool) -> list[tuple[S4ND, objec
 
 
 def launches_are_slow(parameter: Tensor) -> bool:
-    """Whether launching small operations takes longer than computing them, where it lies."""
+    """Whether launching small operations on its device takes longer than computing them."""
     return parameter.device.type != "cpu" or torch.compiler.is_compiling()
 
 

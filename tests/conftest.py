@@ -24,7 +24,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 def pytest_configure() -> None:
     """Handle Ctrl-C again: background shells ignore it, and child processes inherit that."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Never assert a time: on a busy machine any example may take longer than hypothesis expects.
+    # No deadline: on a busy machine an example may take longer than hypothesis expects.
     settings.register_profile("untimed", deadline=None)
     settings.load_profile("untimed")
 
@@ -40,7 +40,7 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the tests of real files where there are none; the header says so."""
+    """Deselect the tests of real files where there are none; the header reports it."""
     if SHARED.is_dir():
         return
     real = [item for item in items if _reads_real_files(item)]
@@ -49,7 +49,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _reads_real_files(item: pytest.Item) -> bool:
-    """A parameter of that name is something else."""
+    """Whether a test uses the fixture `shared`, and not a parameter of that name."""
     parameters = getattr(getattr(item, "callspec", None), "params", {})
     return "shared" in getattr(item, "fixturenames", ()) and "shared" not in parameters
 
@@ -113,5 +113,5 @@ def grey_of(index: int, num_frames: int) -> int:
 
 @pytest.fixture(scope="session", name="grey_of")
 def grey_of_fixture() -> Callable[[int, int], int]:
-    """`grey_of(index, num_frames)`: what a frame of `tiny_video` looks like."""
+    """`grey_of(index, num_frames)`: the grey level of a frame of `tiny_video`."""
     return grey_of

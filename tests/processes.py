@@ -30,7 +30,7 @@ PAUSED = "paused\n"
 
 
 def run(command: Sequence[str | Path], cwd: Path | None = None) -> str:
-    """Run a command to its end, which must be a success; what it printed."""
+    """Run a command, which must succeed; returns its output."""
     done = subprocess.run(
         command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, timeout=LONGEST_SECONDS
     )
@@ -41,7 +41,7 @@ def run(command: Sequence[str | Path], cwd: Path | None = None) -> str:
 def pause_after(target: str, calls: int) -> None:
     """From call number `calls` on, `module:Class.method` prints a line and does not return.
 
-    A test that stops a process needs it at a known point, however busy the machine is.
+    Tests that stop a process use it to stop at a known point, independently of the load.
     """
     module, _, path = target.partition(":")
     name, _, method = path.partition(".")

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 @dataclass
 class Site:
-    """Files by name, and what goes wrong when they are requested."""
+    """Files by name, and faults of the answers."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     url: str = ""

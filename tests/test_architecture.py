@@ -65,11 +65,11 @@ MAY_IMPORT = {
         "videopipe.evaluation", "videopipe.pipeline",
     },
 }  # fmt: skip
-# The two rooms at the top, one thin file for each stage and command, may import all of the others.
+# The two rooms at the top have a thin file per stage and command and may import all others.
 AT_THE_TOP = {"videopipe.stages", "videopipe.commands"}
 ENTRIES_IN_A_ROOM = 12
 ROOMS_OF_THE_APPLICATION = 18  # `videopipe` itself is the list of its rooms
-# Module names that several rooms may use, because the room says which of them it is.
+# Module names that several rooms may use, because the room distinguishes them.
 SHARED_MODULE_NAMES = {
     "__init__", "errors",
     "operation",  # what the command and the stage of a room share: inflate, finetune, predict

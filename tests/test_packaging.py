@@ -1,4 +1,4 @@
-"""What is installed elsewhere: the wheel, the source archive, and imports without warnings."""
+"""The wheel, the source archive, and imports without warnings."""
 
 import os
 import shutil

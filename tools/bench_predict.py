@@ -85,7 +85,7 @@ def throughput(files: list[Path], args: argparse.Namespace, folder: Path) -> dic
     print("| network | decoding | model | together | of the slower part | more processor time |")
     print("|---|---|---|---|---|---|")
     found: dict[str, Any] = {}
-    files = files * max(1, THROUGHPUT_VIDEOS // len(files))  # so that begin and end count little
+    files = files * max(1, THROUGHPUT_VIDEOS // len(files))  # a small share for start and end
     execution = Execution(device="cpu", workers=1, threads=1)
     for name, widths in (("light", LIGHT), ("heavy", HEAVY)):
         network, card = load_model(save_network(folder / name, widths))
@@ -188,7 +188,7 @@ def plain_loop(files: list[Path], network: Any, card: Any) -> Iterator[Any]:
 
 
 def small_videos(folder: Path, count: int) -> list[Path]:
-    """Different videos of one second: a leak is per file, whatever its size."""
+    """Different videos of one second: a leak per file shows at any size."""
     import numpy as np
 
     from videopipe.video.writing import write_video

@@ -178,7 +178,7 @@ def reaches_time(folded: FoldedNetwork, *, every: bool) -> bool:
 def trials(
     name: str, known: tuple[int, bool] | None, missing: list[tuple[str, str]]
 ) -> Iterator[dict[str, Any]]:
-    """Results of what is missing for one architecture; known: its `smallest_input`, if recorded."""
+    """Results of the missing trials of an architecture; known: its recorded `smallest_input`."""
     try:
         size, resized = known or smallest_input(name)
     except RuntimeError as error:

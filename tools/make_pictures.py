@@ -37,7 +37,7 @@ def name_panels(canvas: Canvas, horizontal: str) -> None:
 
 @torch.no_grad()
 def planes() -> Picture:
-    """Five random kernels of a 2D layer, each with the two profiles it is the product of."""
+    """Five random kernels of a 2D layer, each with its two profiles."""
     size = 32
     layer = seeded_layer(5, *[AxisConfig(size, basis="diag-lin", length=16, bandlimit=0.3)] * 2)
     kernels = layer.kernel((size, size))  # (channels, lags, lags)
@@ -89,7 +89,7 @@ def lengths() -> Picture:
 
 @torch.no_grad()
 def bandlimits() -> Picture:
-    """What a kernel passes, with and without a bandlimit."""
+    """The frequency response of a kernel, with and without a bandlimit."""
     size = 64
     title = "What a random kernel passes, without and with bandlimit"
     with Canvas("bandlimits", title, title, size=(6.4, 2.6)) as canvas:
@@ -128,7 +128,7 @@ DRAWN: tuple[Callable[[], Picture], ...] = (planes, rates, lengths, bandlimits, 
 
 
 def for_pages(svg: str) -> str:
-    """On white, since pages may be dark, and with tenths of a point, since they should be small."""
+    """On white for dark pages, and with tenths of a point for small files."""
 
     def shorter(path: re.Match[str]) -> str:
         return re.sub(r"\d+\.\d{2,}", lambda number: f"{float(number[0]):.1f}", path[0])

@@ -41,7 +41,7 @@ API = {
 
 
 def gather() -> None:
-    """Copy all pages into one folder, with links that are right there."""
+    """Copy all pages into one folder and adjust their links."""
     shutil.rmtree(PAGES, ignore_errors=True)
     shutil.copytree(ROOT / "docs", PAGES)
     for page in PAGES.rglob("*.md"):

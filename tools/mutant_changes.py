@@ -13,8 +13,8 @@ SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
     ast.In: ast.NotIn, ast.NotIn: ast.In,
 }  # fmt: skip
-# Left out, because no result depends on them: texts, placement, checks of what is always so, and
-# sizes that trade memory for time.
+# Left out, because no result depends on them: texts, placement, assertions, and sizes that trade
+# memory for time.
 SILENT_CALLS = {"setting", "field", "warn", "warning", "info", "debug", "print", "add_argument"}
 SILENT_KEYWORDS = {
     "daemon", "device", "fused", "indent", "memory_format", "non_blocking", "on_progress",

@@ -55,7 +55,7 @@ TARGETS = (
 )
 # Processor time, so that a busy machine does not turn survivors into caught ones.
 SECONDS_PER_TEST = 120
-WALL_SECONDS_PER_TEST = 400  # for a test that waits for something that never comes
+WALL_SECONDS_PER_TEST = 400  # for a test that waits for ever
 CAUGHT, SURVIVED, OPEN = "caught", "survived", "open"
 PRELOADED = (
     "accelerate", "av", "hypothesis", "matplotlib.pyplot", "numba", "pyarrow.parquet", "pytest",
@@ -65,7 +65,7 @@ PRELOADED = (
 
 @dataclass
 class Outcome:
-    """What the tests said about a mutant."""
+    """The result of the tests of a mutant."""
 
     state: str
     by: str = ""  # the test that failed

@@ -2,7 +2,7 @@
 
 python tools/small_hmdb51.py FOLDER
 
-FOLDER/hmdb51 lies as the data set is downloaded: videos/<class>/*.avi beside
+FOLDER/hmdb51 has the layout of the downloaded data set: videos/<class>/*.avi beside
 testTrainMulti_7030_splits/. Its classes are motions of generated shapes. convnext, s4nd_convnext
 and inception are untrained networks in checkpoint folders; the first two are much smaller than the
 paper's.

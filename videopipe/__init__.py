@@ -9,7 +9,7 @@ __all__ = ["Predictor", "predict"]
 
 
 def __getattr__(name: str) -> Any:
-    """Loaded when first used, so that `videopipe --help` need not wait for torch."""
+    """Import a name on first use, so that `videopipe --help` does not import torch."""
     if name in __all__:
         from videopipe.prediction import predictor
 

@@ -59,10 +59,10 @@ OK, KNOWN_ERROR, BAD_CONFIGURATION, UNEXPECTED_ERROR = 0, 1, 2, 3
 INTERRUPTED, TERMINATED = 130, 143
 # The one table of exit codes: name and meaning. `tools/make_docs.py` writes it to docs/commands.md.
 EXIT_CODES = {
-    OK: ("ok", "done, or done before"),
+    OK: ("ok", "success, also if all results existed already"),
     KNOWN_ERROR: (
         "known error",
-        "a problem you can fix; the message says what is wrong and what to do. Also: `check` found "
+        "a problem you can fix; the message states the problem and the remedy. Also: `check` found "
         "videos that cannot be used; `predict` or `embed` could score no video, or with `--strict` "
         "not all; `doctor` found a problem; `bench` found no decoder that reads every clip",
     ),

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-if TYPE_CHECKING:  # configurations name this file; reading them must not wait for torch
+if TYPE_CHECKING:  # configurations import this file and must not import torch
     from torch import Tensor
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -13,7 +13,7 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 @dataclass(frozen=True, kw_only=True)
 class Preprocessing:
-    """The test side of a model's input: scale the short side, crop the centre, normalise.
+    """Preprocessing without augmentation: scale the short side, crop the centre, normalise.
 
     The one object that evaluation and prediction use, for images and for the frames of a clip.
     """
@@ -42,7 +42,7 @@ class Preprocessing:
         import torch
 
         def by_channel(values: Sequence[float]) -> "Tensor":
-            # Filled on the device: copying a list there would make the host wait in every step.
+            # Filled on the device: copying a list would synchronise host and device in every step.
             filled = [torch.full((), float(value), device=signal.device) for value in values]
             return torch.stack(filled).view((1, -1) + (1,) * (signal.ndim - 2)) * 255
 

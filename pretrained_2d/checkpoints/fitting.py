@@ -71,7 +71,7 @@ def nearest(name: str, wanted: Tensor, candidates: Mapping[str, Tensor]) -> str 
 
 
 def side_by_side(problems: list[tuple[str, str]]) -> str:
-    """Two columns, the network's and the file's."""
+    """A table of the differences: the network's tensors on the left, the file's on the right."""
     shown = [("the network has", "the file has"), *problems[:SHOWN]]
     width = max(len(left) for left, _ in shown)
     lines = [f"  {left:<{width}}  {right}" for left, right in shown]

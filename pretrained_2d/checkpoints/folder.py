@@ -25,8 +25,7 @@ CARD, WEIGHTS = "config.json", "model.safetensors"
 def save_checkpoint(folder: Path, model: nn.Module, card: ModelCard) -> None:
     """Write both files atomically; other files in the folder stay.
 
-    The card holds the digest of the weights, so that a pair torn by a crash between the two renames
-    is noticed.
+    The card holds the digest of the weights, so that a crash between the two renames is detected.
     """
     check_library_options(card.architecture, card.options)
     state = {
@@ -35,7 +34,7 @@ def save_checkpoint(folder: Path, model: nn.Module, card: ModelCard) -> None:
     weights = save(_untied(state), metadata={"format": "pt"})
     described = asdict(card)
     if not card.multi_label:
-        del described["multi_label"]  # cards stay as earlier versions wrote and read them
+        del described["multi_label"]  # earlier versions do not know the field
     content = {
         "format": FORMAT,
         "version": VERSION,

@@ -1,4 +1,4 @@
-"""One image file to a tensor, whatever its colours, depth and orientation."""
+"""One image file of any colours, depth and orientation to a tensor."""
 
 import struct
 from pathlib import Path

@@ -16,9 +16,8 @@ from pretrained_2d.training.objective import OBJECTIVES, collate
 class ImageEvaluation:
     """`evaluation(network)` -> {"accuracy": …, "loss": …, "accuracy@16": …, "loss@16": …, …}.
 
-    Images are read once and shown at every size with the rate that belongs to it; the names without
-    a size are those of the base size (of the largest, if the base is not among them). Processes
-    share the images.
+    Images are read once and evaluated at every size with its rate. Names without a size belong to
+    the base size, or to the largest if the base size is not evaluated. Processes share the images.
     """
 
     def __init__(

@@ -33,7 +33,7 @@ def find_images(folder: Path) -> ImageListing:
     """The images of a folder in any known layout.
 
     Raises:
-        ImageDataError: says what was found instead and what is expected.
+        ImageDataError: names what was found and what is expected.
     """
     if not folder.is_dir():
         raise ImageDataError(f"{folder} is not a folder; give the folder that holds the images")

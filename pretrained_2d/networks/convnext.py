@@ -184,7 +184,7 @@ class ConvNeXt(nn.Module):
 
 
 def _scale_to_inputs(network: nn.Module, gain: float) -> None:
-    """Initialise weights by their number of inputs: narrow networks keep the scale of signals."""
+    """Initialise weights by their number of inputs, which preserves the scale of signals."""
     for module in network.modules():
         if isinstance(module, nn.Linear | Convolution):
             nn.init.trunc_normal_(module.weight, std=gain * module.weight[0].numel() ** -0.5)

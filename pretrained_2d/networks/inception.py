@@ -158,7 +158,7 @@ class Inception(nn.Module):
         """(batch, 3, *axes) -> (batch, 1024): the input of the classifier."""
         ndim = self.config.ndim
         last = torch.channels_last if ndim == 2 else torch.channels_last_3d
-        signal = signal.contiguous(memory_format=last)  # pooling is ten times quicker so
+        signal = signal.contiguous(memory_format=last)  # pooling is ten times faster in this layout
         for name, layer in self.layers.items():
             if name in POOLS_BEFORE:
                 kernel, stride = POOLS_BEFORE[name]

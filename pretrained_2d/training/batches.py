@@ -60,7 +60,7 @@ class BatchPlan:
         return min(self.batch_size, self.num_items - index * self.batch_size)
 
     def batch(self, epoch: int, index: int) -> list[Sample]:
-        """The global batch: what all processes together see in one optimiser step."""
+        """The global batch: the samples of all processes in one optimiser step."""
         order = _order(self.num_items, self.seed, epoch)
         first = index * self.batch_size
         return [
@@ -159,7 +159,8 @@ def load_batches(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """This process's parts of the batches from step `start` to the end of the phase.
 
-    One iterator for all epochs: workers stay alive, and a resumed run loads nothing it skips.
+    One iterator for all epochs: workers stay alive, and a resumed run does not load skipped
+    samples.
     """
     batches = StepBatches(
         span.plan,
@@ -186,7 +187,7 @@ def worker_count(asked: int) -> int:
 
 
 def worker_context() -> ForkServerContext:
-    """Fork from a server without threads or GPU: plain fork would copy locks that others hold."""
+    """Fork from a server without threads or GPU; a plain fork copies locks that threads hold."""
     context = get_context("forkserver")
     context.set_forkserver_preload(PRELOAD)
     return context

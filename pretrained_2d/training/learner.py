@@ -97,8 +97,8 @@ class Learner:
         parameters = [each for group in self.optimizer.param_groups for each in group["params"]]
         norm: Tensor = whole(self.accelerator.clip_grad_norm_(parameters, self.limit))
         self.optimizer.step()
-        # The fused AdamW leaves the version counters alone, by which layers that keep their
-        # kernels in evaluation notice that a parameter has changed.
+        # The fused AdamW does not increment version counters. Layers that cache kernels in
+        # evaluation need them to detect changed parameters.
         increment_version(parameters)
         self.optimizer.zero_grad()
         if self.ema is not None:
@@ -154,7 +154,7 @@ class Learner:
             self.accelerator.scaler.load_state_dict(state["scaler"])
 
     def release(self) -> None:
-        """Give the network back as it was: Accelerate wraps `forward` for mixed precision."""
+        """Undo the wrapping of `forward` by Accelerate for mixed precision."""
         self.gather()
         self.accelerator.unwrap_model(self.model, keep_fp32_wrapper=False)
         release_blocks(self.model)

@@ -140,7 +140,7 @@ class TrainingRun:
             with nullcontext() if is_last else self.accelerator.no_sync(self.learner.wrapped):
                 self._backward(span.phase, signal, targets, index, count, size)
         gradient_norm = self.learner.update(self.factor, self.step)
-        if self.recipe.precision != "fp16":  # there the scaler skips such a step
+        if self.recipe.precision != "fp16":  # with fp16 the scaler skips such a step
             self.report.note_finiteness(gradient_norm, self.step)
         self.step += 1
         self.report.add_step(time.perf_counter() - began, waited)

@@ -39,7 +39,7 @@ class BatchMixing:
 
     def __call__(self, signal: Tensor, targets: Tensor, step: int) -> tuple[Tensor, Tensor]:
         """(batch, channels, *axes), (batch,) -> the mixed signal, targets (batch, classes)."""
-        # timm cuts its box from the third and fourth axis: time goes to the channels meanwhile, so
+        # timm cuts its box from the third and fourth axis. Time is folded into the channels, so
         # that all frames of a clip get the same box.
         flat = signal.flatten(1, -3)  # (batch, channels · time, height, width)
         with seeded(self._seed, "mix", step):

@@ -74,7 +74,7 @@ def undecayed_names(model: nn.Module) -> set[str]:
 def build_optimizer(groups: Sequence[ParameterGroup], recipe: Recipe) -> Optimizer:
     """AdamW, or the recipe's optimiser of timm, over the groups in their order.
 
-    Raises TrainingError for a name that timm does not know or an optimiser that needs the loss.
+    Raises TrainingError for a name that timm does not have or an optimiser that needs the loss.
     """
     settings: list[dict[str, Any]] = [
         {"params": list(group.parameters), "lr": group.lr, "weight_decay": group.weight_decay}
@@ -100,7 +100,8 @@ def build_optimizer(groups: Sequence[ParameterGroup], recipe: Recipe) -> Optimiz
     about = get_optimizer_info(recipe.optimiser)
     if about.second_order:
         raise TrainingError(
-            f"optimiser {recipe.optimiser} needs second derivatives; use one without, as lamb"
+            f"optimiser {recipe.optimiser} needs second derivatives; use one that does not, "
+            "such as lamb"
         )
     options: dict[str, Any] = (
         {"betas": recipe.betas} if about.has_betas and about.num_betas == 2 else {}

@@ -1,7 +1,7 @@
 """The saved state from which a training run resumes, written atomically.
 
-Order of data, augmentation, dropout and learning rate are functions of the step, so the state is
-weights, optimiser, average, scaler, the step, and what was reported so far.
+The order of the data, augmentation, dropout and the learning rate are functions of the step. The
+state holds weights, optimiser, average, scaler, the step, and the report so far.
 """
 
 import pickle

@@ -31,10 +31,10 @@ class Phase:
 
     data: TrainingItems
     epochs: int
-    normalize: Callable[[Tensor], Tensor]  # on the device, a whole batch: -> float
+    normalize: Callable[[Tensor], Tensor]  # of a whole batch on the device -> float
     rate: float = 1.0  # base samples per sample, for S4ND layers
     begin: Callable[[nn.Module], None] | None = None  # at the start, and again on resume
-    card: ModelCard | None = None  # of networks kept in this phase, where it is another
+    card: ModelCard | None = None  # of networks kept in this phase, if it differs
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,8 @@ def train(
     `evaluate` gets the network (its average, with EMA) in eval mode, in every process, and returns
     named numbers, the same everywhere. For each metric in `monitor` the best network is kept in
     `out/best/<metric>` (higher is better, lower for losses); `out` itself is the best by the first,
-    or the last network when nothing is monitored. `groups` says which parameters learn how fast
-    (`optimiser.parameter_groups` when not given).
+    or the last network when nothing is monitored. `groups` sets the learning rates of the
+    parameters (`optimiser.parameter_groups` when not given).
 
     Raises:
         TrainingError: the loss is not finite, a batch does not fit in memory, or `out` holds a run

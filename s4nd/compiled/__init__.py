@@ -1,8 +1,8 @@
 """The compiled form of the layer: an optional accelerator for CPUs.
 
-The layer is written in plain torch (`axis.py`, `kernels/`, `conv.py`). This package
-computes four of its steps with loops that numba compiles, several times as fast. Every other
-module of `s4nd` uses it through the names below only, and needs nothing of it to be understood.
+The layer is written in plain torch (`axis.py`, `kernels/`, `conv.py`). This package computes four
+of its steps with loops that numba compiles, several times as fast. Every other module of `s4nd`
+uses it through the names below only, and can be read without it.
 
 What it offers, and the plain form that it replaces:
 

@@ -49,7 +49,7 @@ def _version() -> str:
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Machine code, cached beside the function's file or in the user's cache folder."""
+    """Compile a function; cache it beside its file or in the user's cache folder."""
     function.__qualname__ += f"_{_version()}"  # part of the name of the cached file
     try:
         return numba.njit(function, cache=True, **OPTIONS)
@@ -67,15 +67,15 @@ def _warn_once(message: str) -> None:
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A part of the compiled functions that call it."""
+    """Compile a function that is inlined into the compiled functions that call it."""
     return numba.njit(function, forceinline=True, **OPTIONS)
 
 
 def team() -> Team:
     """The threads that run `in_parallel`: the address of OpenMP's start function or 0, the number.
 
-    They must be torch's own: these keep their cores while they wait for the next operation, so that
-    the threads of another pool would find no free core.
+    They must be torch's own. These spin on their cores while they wait for the next operation,
+    which leaves no free core for the threads of another pool.
     """
     threads = torch.get_num_threads()
     return (_start_of_torch() if threads > 1 else 0), threads

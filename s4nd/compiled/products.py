@@ -99,11 +99,11 @@ def _gather(signal: Tensor) -> Tensor:
 
 
 def _scatter(product: Tensor, signal: Tensor, skip: Tensor, found: Tensor) -> None:
-    """found, shaped like signal, = product (channels, b, a, batch, last) + skip * signal."""
+    """Write product (channels, b, a, batch, last) + skip * signal to `found`, like signal."""
     loop = transpose.scatter
     if channels_lie_last(found):
         loop, signal, found = transpose.scatter_last, signal.movedim(1, -1), found.movedim(1, -1)
-    # A copy of the parameter: an array would fix its memory, which FSDP frees and makes again.
+    # A copy of the parameter: an array would pin its memory, which FSDP frees and reallocates.
     given = (product, signal.contiguous(), skip.clone(memory_format=torch.contiguous_format), found)
     loop(*[_numbers(x) for x in given], team())
 

@@ -58,7 +58,7 @@ def _numbers(x: Tensor, tiles: int = 1) -> Array:
 
 @inlined
 def _add(found: Array, a: Array, b: Array) -> None:
-    """found += a * b, of rows that lie close in memory, which numba knows of such slices only."""
+    """found += a * b, for slices that numba knows to be contiguous."""
     for i in range(len(found)):
         found[i] += a[i] * b[i]
 

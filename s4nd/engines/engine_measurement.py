@@ -1,4 +1,4 @@
-"""Which engine is faster on this device: measured once per class of shapes, then remembered.
+"""Which engine is faster on this device: measured once per class of shapes, then cached.
 
 `engine_choice.py` has a rule for CPUs. On another device the first call of a shape runs both
 engines a few times (milliseconds), and the answer is kept in memory and in a file of the user's
@@ -63,7 +63,7 @@ def measured_choice(
     mixing: conv.Mixing,
     like: Tensor,
 ) -> bool | None:
-    """Whether matmul is faster for this shape on the device of `like`; None if nobody knows.
+    """Whether matmul is faster for this shape on the device of `like`; None if it is unknown.
 
     sizes and lengths: samples of the signal and of the kernel along each axis.
     """
@@ -86,7 +86,7 @@ def measured_choice(
 
 
 def is_measured(device: torch.device) -> bool:
-    """Whether this is the accelerator of the machine; CPUs have a rule, others no clock."""
+    """Whether engines are timed on this device: CPUs use the rule, others cannot be timed."""
     accelerator = torch.accelerator.current_accelerator()
     return accelerator is not None and device.type == accelerator.type
 
@@ -109,12 +109,12 @@ def _round_up(value: int) -> int:
 
 
 def device_name(device: torch.device) -> str:
-    """With the version of torch, whose libraries differ in speed."""
+    """Name of the device and version of torch, because versions differ in speed."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     return f"{name}, torch {torch.__version__}"
 
 
-@torch.no_grad()  # saves no tensors, which a gradient checkpoint around this call would count
+@torch.no_grad()  # no tensor is saved: a gradient checkpoint around this call counts saved tensors
 def _measure(shape: ShapeClass, device: torch.device) -> bool:
     with torch.inference_mode(False), torch.autocast(device.type, enabled=False):
         steps = [step(shape, device) for step in (_matmul_step, _fft_step)]
@@ -144,7 +144,7 @@ def _fft_step(shape: ShapeClass, device: torch.device) -> Callable[[], object]:
 def _inputs(
     shape: ShapeClass, device: torch.device, dtype: torch.dtype
 ) -> tuple[Tensor, list[Tensor], Tensor]:
-    """Signal, taps and skip. Ones, because random numbers would change those of a training."""
+    """Signal, taps and skip, all ones: drawing random numbers would change a training."""
     samples = math.prod(shape.sizes)
     channels = max(min(shape.channels, SAMPLES // samples), 1)
     batch = max(min(SAMPLES // (samples * channels), 64), 1)
@@ -171,13 +171,13 @@ def _wait(device: torch.device) -> None:
 
 
 def cache_file() -> Path:
-    """In the user's cache folder."""
+    """The file of all measurements, in the user's cache folder."""
     folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(folder) / "s4nd" / "engines.json"
 
 
 def _read_file() -> None:
-    """Take over what earlier processes measured; a file that cannot be read is written anew."""
+    """Load what earlier processes measured; a file that cannot be read is ignored."""
     path = cache_file()
     if path in _read:
         return
@@ -196,10 +196,10 @@ def _read_file() -> None:
 
 
 def _write_file() -> None:
-    """Replace the file by one with everything known here; without a writable folder, nothing."""
+    """Write all measurements to the file; do nothing if its folder is not writable."""
     path = cache_file()
     _read.discard(path)
-    _read_file()  # what other processes wrote meanwhile
+    _read_file()  # what other processes wrote since
     content: dict[str, dict[str, str]] = {}
     for (device, name), faster in sorted(_known.items()):
         content.setdefault(device, {})[name] = "matmul" if faster else "fft"

@@ -85,8 +85,8 @@ def _random(frequencies: Tensor) -> StateSpace:
 
 def _diagonal(a: Tensor) -> StateSpace:
     one = torch.ones_like(a)
-    # Among plain exponentials the slowest is the first basis function; halved, as its pair adds to
-    # it.
+    # The first basis function is the slowest exponential. C is a half, because its conjugate adds
+    # the same.
     first = torch.zeros_like(a)
     first[a.abs().argmin()] = 0.5
     return StateSpace(a, one, a.new_zeros(0, len(a)), first)

@@ -1,4 +1,4 @@
-"""The frequencies at which low-rank kernels are known, and the way back to samples."""
+"""The frequencies at which low-rank kernels are computed, and the transform to samples."""
 
 from __future__ import annotations
 

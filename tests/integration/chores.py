@@ -1,7 +1,7 @@
 """A pipeline of small real stages that can be killed anywhere.
 
 As a script (`python chores.py RUNS PIPELINE.yaml LOG`) it runs one in a process of its own. Stages
-write down when they start, so that a test can see what ran how often.
+log when they start, so that a test can count how often each ran.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ class ChainConfig:
 
 
 def chain(config: ChainConfig, inputs: Inputs, out: Path) -> Summary:
-    """A hash of hashes, resumable: wrong if a step is ever lost or done twice."""
+    """A resumable chain of hashes, which is wrong if a step is lost or done twice."""
     state = out / "state.txt"
     if state.exists():
         done, value = int(state.read_text().split()[0]), state.read_text().split()[1]
@@ -48,7 +48,7 @@ def chain(config: ChainConfig, inputs: Inputs, out: Path) -> Summary:
 
 
 def everywhere(config: ChainConfig, inputs: Inputs, out: Path) -> Summary:
-    """Every process adds its number plus one; the sum shows who took part."""
+    """Every process adds its rank plus one; the sum shows which processes took part."""
     import torch
 
     total = torch.tensor([int(os.environ.get("RANK", "0")) + 1])

@@ -58,7 +58,7 @@ class Place:
                 if not file.parent.name.endswith(".partial")}  # fmt: skip
 
     def contents(self) -> dict[str, bytes]:
-        """Every file of every result but the records, which hold times."""
+        """Every file of every result except the records, which contain times."""
         return {
             file.relative_to(self.runs).as_posix(): file.read_bytes()
             for file in sorted(self.runs.rglob("*"))
@@ -80,7 +80,7 @@ def test_twenty_kills_change_nothing(tmp_path: Path, chores: ModuleType) -> None
     whole = Place(tmp_path / "whole")
     chores.run_pipeline(whole.runs, whole.pipeline, whole.log)
     assert max(Counter(whole.started()).values()) == 1
-    fork = multiprocessing.get_context("fork")  # starts at once, so that kills hit the work
+    fork = multiprocessing.get_context("fork")  # starts at once: kills happen during the work
     moments = random.Random(0)
     kills = rounds = 0
     while kills < KILLS:

@@ -1,4 +1,4 @@
-"""What several pages read: the Weizmann actions and the weights of an image network."""
+"""Data of several pages: the Weizmann actions and the weights of an image network."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ PEOPLE = ["daria", "denis", "eli", "ido", "ira"]
 
 @pytest.fixture
 def weizmann(tmp_path: Path) -> Path:
-    """Five people of the genuine videos, or grey ones under the same names."""
+    """Five people of the real videos, or grey videos under the same names."""
     shared = Path(os.environ.get("VIDEOPIPE_SHARED", REPOSITORY.parent / "shared"))
     for number, action in enumerate(ACTIONS):
         (tmp_path / "weizmann" / action).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""docs/journeys/encoder.md does what it says."""
+"""The commands of docs/journeys/encoder.md print the output shown there."""
 
 import json
 from dataclasses import replace
@@ -10,7 +10,7 @@ from tests.journeys.walk import VARIABLES, Command, Walk, read_page
 
 
 def without_labels(step: object) -> object:
-    """Which neighbours and labels come out depends on the processor, and on the genuine videos."""
+    """Replace neighbours and labels, which depend on the processor and on the real videos."""
     if isinstance(step, Command) and step.text.startswith("python - <<"):
         return replace(step, output=step.output[:1])
     if isinstance(step, Command) and step.text == "cat day.vtt":
@@ -22,7 +22,7 @@ def without_labels(step: object) -> object:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-def test_an_encoder_searches_classifies_and_leaves(
+def test_an_encoder_embeds_classifies_and_is_exported(
     tmp_path: Path, weizmann: Path, weights: str
 ) -> None:
     variables = {**VARIABLES, "WEIZMANN": str(weizmann), "WEIGHTS": weights}

@@ -1,4 +1,4 @@
-"""docs/journeys/engineer.md does what it says."""
+"""The commands of docs/journeys/engineer.md print the output shown there."""
 
 import shutil
 import sysconfig
@@ -14,7 +14,7 @@ PACKAGED = ("s4nd", "pretrained_2d", "videopipe", "pipelines", "setup.cfg", "pyp
 
 
 def offline(step: Command | File) -> Command | File:
-    """The same step without the package index: what torch needs is borrowed from these tests."""
+    """The same step without the package index: torch is taken from the environment of the tests."""
     if isinstance(step, File):
         if shutil.which("g++") or shutil.which("clang++"):
             return step

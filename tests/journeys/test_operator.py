@@ -1,4 +1,4 @@
-"""docs/journeys/operator.md does what it says."""
+"""The commands of docs/journeys/operator.md print the output shown there."""
 
 import os
 import shutil
@@ -24,13 +24,13 @@ ODD = (
     "torchcodec__sine_mono_mp3.swf", "torchcodec__var_fps_video.mp4",
     "vision__test_segfault2.mp4", "MANIFEST.tsv",
 )  # fmt: skip
-# Root may read everything, unless it gives these up.
+# The capabilities by which root may read everything.
 OBEYS = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """A small network in the place of the page's."""
+    """A small network in place of the one on the page."""
     save_image_network(tmp_path / "flat", 3, labels=("juggling", "bowling", "waving"))
     options = InflationOptions(num_frames=4, clip_seconds=1.0, state=8)
     inflate_checkpoint(tmp_path / "flat", tmp_path / "i3d", options)
@@ -66,7 +66,7 @@ def videos(tmp_path: Path, tiny_video) -> Path:
 
 @pytest.fixture
 def recording(videos: Path) -> Iterator[None]:
-    """A file that grows as long as the test runs."""
+    """A file that grows while the test runs."""
     done = threading.Event()
 
     def record() -> None:
@@ -83,7 +83,7 @@ def recording(videos: Path) -> Iterator[None]:
 
 
 def permissions_count() -> tuple[bool, tuple[str, ...]]:
-    """Whether a folder without permission is closed to us, and what has to start the shell."""
+    """Whether permissions apply to this user, and the prefix of the command of the shell."""
     if os.geteuid() != 0:
         return True, ()
     if shutil.which(OBEYS[0]) is None:
@@ -93,7 +93,7 @@ def permissions_count() -> tuple[bool, tuple[str, ...]]:
 
 
 def here(step: Command | File, *, closed: bool) -> Command | File:
-    """The page without lines that do not hold for this model, these files or this user."""
+    """The page without lines that are not valid for this model, these files or this user."""
     if not isinstance(step, Command):
         return step
     output = step.output

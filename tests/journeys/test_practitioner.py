@@ -1,4 +1,4 @@
-"""docs/journeys/practitioner.md does what it says."""
+"""The commands of docs/journeys/practitioner.md print the output shown there."""
 
 from dataclasses import replace
 from pathlib import Path

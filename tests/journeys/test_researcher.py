@@ -1,4 +1,4 @@
-"""docs/journeys/researcher.md does what it says."""
+"""The commands of docs/journeys/researcher.md print the output shown there."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def on_real_files(step: object) -> bool:
-    """The first two commands of the page look at the genuine data set."""
+    """The first two commands of the page read the real data set."""
     return isinstance(step, Command) and step.text in ('videopipe check "$HMDB51"', "echo $?")
 
 

@@ -5,9 +5,9 @@ A page is read from top to bottom:
 - a `console` block has commands after `$ ` (more lines of one after `> `), each with its output;
 - any other block that begins with a comment of a file name (`# mine.yaml`) is written to that file.
 
-A line of output must come again, in its place among the others. Numbers, fingerprints and blanks
-may differ, `…` stands for anything. `^C` interrupts the command once the lines above it have been
-seen, and `Killed` ends it with SIGKILL.
+Each line of output must appear in the same order. Numbers, fingerprints and blanks may differ, `…`
+stands for anything. `^C` interrupts the command once the lines above it have been seen, and
+`Killed` ends it with SIGKILL.
 """
 
 import os
@@ -25,7 +25,7 @@ import psutil
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGES = REPOSITORY / "docs" / "journeys"
 STOPS = {"^C": signal.SIGINT, "Killed": signal.SIGKILL}
-LONGEST_SECONDS = 540.0  # for one command, on a machine that does other things too
+LONGEST_SECONDS = 540.0  # for one command, on a busy machine
 END = "== end of the command:"
 # One thread each: the tests run side by side. The shell finds `videopipe` beside the interpreter.
 VARIABLES = {
@@ -86,7 +86,7 @@ def read_console(text: str) -> list[Command]:
 
 @dataclass
 class Walk:
-    """A shell in a folder, in which the steps of a page are taken one after the other."""
+    """A shell in a folder that runs the steps of a page one after the other."""
 
     folder: Path
     variables: Mapping[str, str]
@@ -94,7 +94,7 @@ class Walk:
     started_by: tuple[str, ...] = ()  # a program that starts the shell
 
     def take(self, steps: list[Command | File]) -> None:
-        """Every step. Raises AssertionError that shows the line that did not come, and what did."""
+        """Run every step. AssertionError shows the line that is missing and the actual output."""
         with subprocess.Popen(
             [*self.started_by, "bash"], cwd=self.folder, env={**os.environ, **self.variables},
             text=True, bufsize=1, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -123,7 +123,7 @@ class Walk:
             if line.startswith(END):
                 guard.cancel()
                 shown = "\n".join(["", f"$ {command.text}", *seen])
-                assert not missing, f"the page says, and it did not come: {missing[0]!r}{shown}"
+                assert not missing, f"the output lacks a line of the page: {missing[0]!r}{shown}"
                 return int(line.split()[-1])
             seen.append(line.rstrip("\n"))
             if missing and self._fits(missing[0], seen[-1]):
@@ -134,7 +134,7 @@ class Walk:
         raise AssertionError(f"the shell ended in: {command.text}\n{shown}")
 
     def _stop(self, number: signal.Signals) -> None:
-        """Ctrl-C reaches every process of a command; a kill reaches the one that was started."""
+        """Send Ctrl-C to every process of a command, or SIGKILL to the one that was started."""
         shell = psutil.Process(self.shell.pid)
         for process in shell.children(recursive=number == signal.SIGINT):
             process.send_signal(number)
@@ -147,5 +147,5 @@ class Walk:
 
 
 def plain(line: str) -> str:
-    """Without what differs from run to run."""
+    """Remove the parts that differ from run to run."""
     return re.sub(r"\s+", " ", NUMBER.sub("0", line)).strip()

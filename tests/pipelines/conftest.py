@@ -73,7 +73,7 @@ def write_clip(path, number):
 
 @pytest.fixture(scope="session")
 def hmdb51(tmp_path_factory):
-    """HMDB-51 as it lies on disk, with two classes of eight short videos."""
+    """HMDB-51 in its layout on disk, with two classes of eight short videos."""
     root = tmp_path_factory.mktemp("hmdb51")
     splits = root / "testTrainMulti_7030_splits"
     splits.mkdir()

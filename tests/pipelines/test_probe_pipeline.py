@@ -27,7 +27,7 @@ TINY = (
 
 @pytest.fixture(scope="module")
 def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Grey levels that rise or fall: the same frames in the other order."""
+    """Grey levels that rise or fall: one class has the frames of the other in reverse."""
     root = tmp_path_factory.mktemp("videos")
     for split, count in (("train", 6), ("test", 3)):
         for number in range(count):

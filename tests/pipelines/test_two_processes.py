@@ -120,7 +120,7 @@ def compare(one: Path, two: Path) -> None:
 
 
 def compare_weights(one: Path, two: Path, record: dict[str, dict[str, dict[str, float]]]) -> None:
-    """Adam moves a weight by at most its learning rate in a step, whichever way rounding points."""
+    """Compare to within the learning rate per step, by which rounding changes weights of Adam."""
     weights = [load_file(folder / "model.safetensors") for folder in (one, two)]
     recipe, summary = record["config"]["recipe"], record["summary"]
     bound = 2.5 * max(recipe["lr"], recipe.get("state_space_lr") or 0) * summary["steps"]

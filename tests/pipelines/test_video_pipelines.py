@@ -1,4 +1,4 @@
-"""Every video pipeline validates, says what it reproduces, and runs unchanged at a tiny scale."""
+"""Every video pipeline validates, names what it reproduces, and runs unchanged at a tiny scale."""
 
 import json
 from pathlib import Path

@@ -92,7 +92,7 @@ def relative(ours, theirs):
 def rounding(layer, signal):
     """How far two orders of summation may lie apart, for every number of layer(signal).
 
-    A sum of n products is within n eps of the sum of their absolute values, whatever the order.
+    In any order, a sum of n products is within n eps of the sum of their absolute values.
     """
     taps = layer.taps(signal.shape[2:])
     sizes = signal.shape[2:]

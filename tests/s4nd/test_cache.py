@@ -29,7 +29,7 @@ def generations(layer, monkeypatch):
 
 
 def fresh(layer, signal, rate=1.0):
-    """The output of a layer with the same parameters that has never seen a signal."""
+    """The output of a new layer with the same parameters and an empty cache."""
     twin = S4ND(layer.channels, layer.axes, engine=layer.engine).to(signal)
     twin.load_state_dict(layer.state_dict())
     twin.bandlimit = layer.bandlimit
@@ -176,7 +176,7 @@ def test_many_shapes_do_not_fill_the_memory(layer):
 
 
 def test_threads_share_a_layer(layer):
-    """More shapes than are kept, so that kernels are made and dropped all the time."""
+    """More shapes than the cache holds, so that kernels are made and removed all the time."""
     signals = [torch.randn(1, 3, height, width) for height in (4, 6) for width in range(1, 8)]
     expected = [fresh(layer, signal) for signal in signals]
 

@@ -66,7 +66,7 @@ def test_one_sided_kernels_look_only_back(dense, engine):
 
 
 @pytest.mark.parametrize("engine", ["matmul", "fft"])
-def test_a_signal_longer_than_size_meets_a_kernel_of_size(dense, engine):
+def test_a_signal_longer_than_size_is_convolved_with_a_kernel_of_size(dense, engine):
     layer = layer_of((4, 3), engine=engine).double()
     signal = torch.randn(1, 3, 9, 8).double()
     with torch.no_grad():

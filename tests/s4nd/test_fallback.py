@@ -14,8 +14,8 @@ from s4nd.compiled import jit
 
 
 @pytest.fixture
-def untried(monkeypatch):
-    """As in a new process: whether numba works has not been tried."""
+def monkeypatch_numba(monkeypatch):
+    """Reset the check of numba, as in a new process."""
     compiled.available.cache_clear()
     yield monkeypatch
     monkeypatch.undo()
@@ -36,25 +36,25 @@ def assert_plain_torch_after_one_warning(reason):
         assert torch.equal(layer(signal), y)
 
 
-def test_missing_numba(untried):
-    untried.setitem(sys.modules, "numba", None)
-    untried.delitem(sys.modules, "s4nd.compiled.jit")
-    untried.delattr(compiled, "jit")
+def test_missing_numba(monkeypatch_numba):
+    monkeypatch_numba.setitem(sys.modules, "numba", None)
+    monkeypatch_numba.delitem(sys.modules, "s4nd.compiled.jit")
+    monkeypatch_numba.delattr(compiled, "jit")
     assert_plain_torch_after_one_warning("numba does not work: ModuleNotFoundError")
 
 
-def test_numba_that_cannot_be_imported(untried, tmp_path):
+def test_numba_that_cannot_be_imported(monkeypatch_numba, tmp_path):
     (tmp_path / "numba.py").write_text("raise ImportError('Numba needs NumPy 1.9 or less')")
-    untried.syspath_prepend(tmp_path)
-    untried.delitem(sys.modules, "numba")
-    untried.delitem(sys.modules, "s4nd.compiled.jit")
-    untried.delattr(compiled, "jit")
+    monkeypatch_numba.syspath_prepend(tmp_path)
+    monkeypatch_numba.delitem(sys.modules, "numba")
+    monkeypatch_numba.delitem(sys.modules, "s4nd.compiled.jit")
+    monkeypatch_numba.delattr(compiled, "jit")
     assert_plain_torch_after_one_warning("Numba needs NumPy 1.9 or less")
 
 
-def test_numba_with_other_internals(untried):
+def test_numba_with_other_internals(monkeypatch_numba):
     """As a future version may have: the loop of `check` cannot be compiled."""
-    untried.setattr(jit, "_count", jit.numba.njit(lambda found, _: found.no_such_name))
+    monkeypatch_numba.setattr(jit, "_count", jit.numba.njit(lambda found, _: found.no_such_name))
     assert_plain_torch_after_one_warning("TypingError")
 
 
@@ -74,13 +74,13 @@ assert "NUMBA_DISABLE_JIT is set" in str(warning.message), warning.message
     subprocess.run([sys.executable, "-c", program], check=True, env=environment)
 
 
-def test_environment_variable(untried):
-    untried.setenv("S4ND_COMPILED", "0")
+def test_environment_variable(monkeypatch_numba):
+    monkeypatch_numba.setenv("S4ND_COMPILED", "0")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert not compiled.usable(torch.zeros(1))
     compiled.available.cache_clear()
-    untried.setenv("S4ND_COMPILED", "no")
+    monkeypatch_numba.setenv("S4ND_COMPILED", "no")
     with pytest.raises(ValueError, match="S4ND_COMPILED must be 0 or 1, got 'no'"):
         compiled.usable(torch.zeros(1))
 

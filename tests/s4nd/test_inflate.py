@@ -33,7 +33,7 @@ def test_other_axes_keep_their_weights_bit_for_bit(position, options):
 @pytest.mark.parametrize("length", [None, 20, 1])
 @pytest.mark.parametrize("frames", [1, 5])
 def test_identity_axis_equals_the_planar_layer_on_each_frame(dense, copies, length, frames):
-    """Up to rounding: products of other shapes sum in another order on some processors."""
+    """Up to rounding, because some processors sum products of other shapes in another order."""
     layer = planar(engine="matmul").eval()
     time = AxisConfig(5, state=8, copies=copies, length=length, start="identity")
     assert_equal_on_frames(dense, layer, s4nd.inflate(layer, time), frames)

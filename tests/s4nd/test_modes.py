@@ -43,7 +43,7 @@ def taps(layer):
 @pytest.mark.parametrize("engine", ["matmul", "fft"])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 2e-2), (torch.float16, 2e-3)])
 def test_large_activations_do_not_overflow(dense, engine, dtype, tolerance):
-    """float16 ends at 65504: a kernel that averages keeps signals below it, step by step."""
+    """The largest float16 is 65504; a kernel that averages keeps signals below it at every step."""
     axes = [AxisConfig(n, state=8, basis="legs", start="deterministic") for n in (12, 10)]
     layer, signal = S4ND(4, axes, engine=engine), 3e4 * torch.rand(2, 4, 12, 10)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""What holds for every shape, basis and parameter."""
+"""Properties that hold for every shape, basis and parameter."""
 
 import torch
 from hypothesis import HealthCheck, assume, given, settings
@@ -65,7 +65,7 @@ def test_linear_and_independent_of_the_batch(case):
 @SETTINGS
 @given(layers())
 def test_padding_with_zeros_does_not_change_what_was_there(case):
-    """Zero padding is what the layer assumes outside, so showing it more zeros must not matter.
+    """The layer assumes zeros outside the signal, so more zeros must not change the output.
 
     A `difference` axis is left out: a short signal cuts its kernel, and what is subtracted at lag 0
     is the sum of the taps that remain.

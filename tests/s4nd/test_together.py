@@ -1,4 +1,4 @@
-"""Kernels of several layers generated in one go: the numbers of layers that make their own."""
+"""Kernels of several layers generated together equal those of layers that make their own."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""The table of `make bench` says what the tools have measured."""
+"""The table of `make bench` has the numbers that the tools measured."""
 
 import importlib.util
 import json

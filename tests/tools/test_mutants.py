@@ -1,4 +1,4 @@
-"""The mutation tool changes what is computed, and nothing else."""
+"""The mutation tool changes only expressions that results depend on."""
 
 import importlib
 import json

@@ -1,4 +1,4 @@
-"""Small real stages to build pipelines from: they write, join and fail like the large ones."""
+"""Small stages for test pipelines: they write files, join inputs and fail like the real ones."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

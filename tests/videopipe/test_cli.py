@@ -1,4 +1,4 @@
-"""Exit codes, streams, help, and what help must not import."""
+"""Exit codes, streams, help, and the imports of help."""
 
 import argparse
 import json
@@ -32,7 +32,7 @@ def videopipe(*arguments: str, cwd: Path, **options: Any) -> subprocess.Complete
 
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], int]], None]:
-    """Installs a verb `try` that calls a function."""
+    """Installs a command `try` that calls a function."""
 
     def install(function: Callable[[], int]) -> None:
         module = types.SimpleNamespace(
@@ -257,7 +257,7 @@ def test_an_error_while_cleaning_up_does_not_hide_the_interruption(
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_run_that_is_stopped_keeps_its_work_and_says_so(
+def test_a_run_that_is_stopped_keeps_its_work_and_reports_it(
     tmp_path: Path, sent: signal.Signals, code: int
 ) -> None:
     command = [

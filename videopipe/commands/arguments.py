@@ -123,7 +123,7 @@ def settings_of(config: type[Config], args: argparse.Namespace, **others: Any) -
 
 
 def name_option(error: ValueError, args: argparse.Namespace) -> str:
-    """The message of a setting as one of its option: `--clips is 0; …` for `clips is 0; …`."""
+    """Name the option in the message of a setting: `clips is 0; …` -> `--clips is 0; …`."""
     name, _, rest = str(error).partition(" ")
     return f"--{name.replace('_', '-')} {rest}" if hasattr(args, name) else str(error)
 

@@ -121,7 +121,7 @@ def with_file_facts(record: VideoRecord) -> VideoRecord:
 
 
 def _frame_steps(cursor: FrameCursor, depth: Depth) -> list[float] | None:
-    """Decode as much as `depth` says; the times between frames, if they are known then."""
+    """Decode to `depth`; returns the times between frames, if they are known."""
     if depth == "full":
         times = cursor.decode_all()
     else:

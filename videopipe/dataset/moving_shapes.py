@@ -1,9 +1,9 @@
 """Generated videos whose class is the motion of a shape; a single frame does not show the class.
 
-The background is periodic: what leaves on the left enters on the right. Position, log size and
-angle start uniformly at random, each on a circle, and a class moves exactly one of them. A uniform
-value on a circle stays uniform when it moves, so at any time the frames of all classes have the
-same distribution.
+The background is periodic: a shape that leaves on the left enters on the right. Position, log size
+and angle start uniformly at random, each on a circle, and a class moves exactly one of them. A
+uniform value on a circle stays uniform when it moves, so at any time the frames of all classes have
+the same distribution.
 """
 
 import math

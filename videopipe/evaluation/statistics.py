@@ -1,8 +1,8 @@
 """Confidence intervals and tests for accuracies, with videos grouped by recording and repeat.
 
-Clips of one recording are alike, and the repeats of an evaluation (splits, seeds) see the same
-videos. Both carry less information than as many independent videos. Every function here therefore
-takes the recording and the repeat of each observation. docs/evaluation.md gives the formulas.
+Clips of one recording are alike, and the repeats of an evaluation (splits, seeds) share videos.
+Both carry less information than as many independent videos. Every function here therefore takes the
+recording and the repeat of each observation. docs/evaluation.md gives the formulas.
 """
 
 import math

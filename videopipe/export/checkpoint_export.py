@@ -91,7 +91,7 @@ def export_checkpoint(
 
 
 def _require_writable(out: Path) -> None:
-    """Before the minutes that tracing takes: make the folder, and a file in it for a moment."""
+    """Raise ExportError if `out` cannot be written; called before tracing, which takes minutes."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=out.parent):
@@ -103,7 +103,7 @@ def _require_writable(out: Path) -> None:
 
 
 def description_path(out: Path) -> Path:
-    """Where the description of an exported file lies: `model.onnx` -> `model.onnx.json`."""
+    """The path of the description of an exported file: `model.onnx` -> `model.onnx.json`."""
     return out.with_name(f"{out.name}.json")
 
 

@@ -36,7 +36,7 @@ class GraphInput:
 
     @classmethod
     def of(cls, card: ModelCard, type: InputType) -> "GraphInput":
-        """The input of a card's network: an image, or as many frames as the card says."""
+        """The input of a card's network: an image, or the number of frames in the card."""
         frames = None if card.ndim == 2 else Scoring().clip_shape(card)[0]
         size = card.preprocessing.image_size
         return cls(type, frames, len(card.preprocessing.mean), size)

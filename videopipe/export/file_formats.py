@@ -88,7 +88,7 @@ def _write_onnx(
 
 
 def _clean(graph: Any) -> None:
-    """Call the dynamic dimension `batch`; drop inferred shapes and what tracing noted."""
+    """Name the dynamic dimension `batch`; remove inferred shapes and the metadata of tracing."""
     del graph.value_info[:]
     for item in (*graph.node, *graph.input, *graph.output, graph):
         del item.metadata_props[:]

@@ -58,7 +58,7 @@ def read_metrics(evaluation: Path, card: ModelCard) -> dict[str, Any]:
 
 
 def hub_card(card: ModelCard, name: str, metrics: Mapping[str, Any] | None) -> str:
-    """README.md: the header that the hub reads, then what a user must know."""
+    """README.md: the header that the hub reads, then results, usage, input and origin."""
     task = "image-classification" if card.ndim == 2 else "video-classification"
     header = ["---", "library_name: videopipe", f"pipeline_tag: {task}", "tags: [videopipe]"]
     if metrics is not None:
@@ -77,7 +77,7 @@ def hub_card(card: ModelCard, name: str, metrics: Mapping[str, Any] | None) -> s
 
 
 def _model_index(name: str, task: str, metrics: Mapping[str, Any]) -> list[str]:
-    """JSON is YAML: names with colons or quotes need no rules of their own."""
+    """The model index as JSON, which is valid YAML and quotes any name."""
     scores = {"top-1 accuracy": metrics["top1"]["value"]}
     if "top5" in metrics:
         scores["top-5 accuracy"] = metrics["top5"]["value"]

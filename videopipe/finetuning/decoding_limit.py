@@ -26,7 +26,7 @@ REMEDY = (
     "`videopipe check --full` finds such files; repair or remove it. The training is kept and "
     "resumes with the next run"
 )
-SECONDS_TO_END = 10.0  # from a lost connection to the end of the process that held it
+SECONDS_TO_END = 10.0  # that a process takes to end after its connection is lost
 _queues: dict[int, queue.SimpleQueue[Any]] = {}  # of the decoding thread, by process
 
 

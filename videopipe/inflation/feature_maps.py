@@ -109,7 +109,7 @@ def _outputs_of(
 
 
 def _keep(outputs: dict[str, Any], name: str, _: nn.Module, inputs: Any, *output: Any) -> None:
-    """A hook: keeps what the module gives, or what it takes before it runs."""
+    """A hook that stores the output of a module, or its input before it runs."""
     outputs.setdefault(name, output[0] if output else inputs[0])
 
 

@@ -96,7 +96,7 @@ class FoldedNetwork(nn.Module):
         return restored_in_backward(self._mean_over_time(output), self.batch)
 
     def embed(self, clip: Tensor, rate: float | Sequence[float] = 1.0) -> Tensor:
-        """(batch, channels, time, height, width) -> (batch, features), what the head sees."""
+        """(batch, channels, time, height, width) -> (batch, features), the input of the head."""
         frames = self._fold(clip, rate)
         with self._kernels_together():
             if self.is_ours:

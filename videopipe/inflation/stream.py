@@ -16,8 +16,8 @@ class Stream:
     video: a network inflated with `bidirectional=False` (or method `none`), in eval mode. rate:
     base samples per sample, as in `video(clip, rate)`.
 
-    Memory and time per frame are constant: a layer keeps the state of its state space, or what the
-    last frames still add to coming steps. Several streams may share one network; each has its own
+    Memory and time per frame are constant: a layer keeps the state of its state space, or what
+    recent frames still add to later steps. Several streams may share one network; each has its own
     states. The frames of a batch belong to independent videos.
 
     Raises InflationError for networks that need future frames.

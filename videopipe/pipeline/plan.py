@@ -13,7 +13,7 @@ from videopipe.pipeline.stage import variant_in_words
 
 Action = Literal["cached", "retry", "resume", "run"]
 ACTIONS: tuple[Action, ...] = ("cached", "retry", "resume", "run")
-NOT_REQUESTED_YET = "new"  # stands for the id of a --redo that `plan` only describes
+NOT_REQUESTED_YET = "new"  # in place of the id of a --redo that has not been requested
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class PlannedJob:
     action: Action
     reasons: tuple[str, ...] = ()
     note: str = ""  # about a cached result
-    replaces: bool = False  # an existing result by another, so that dependants follow
+    replaces: bool = False  # an existing result; dependent jobs run again
     purpose: Mapping[str, Any] = field(default_factory=dict)  # an attempt resumes for the same one
 
 
@@ -58,7 +58,7 @@ def decide(job: Job, results: Results, *, redo: str = "", retry_failed: bool = F
     """
     record = results.record(job) if results.is_complete(job) else None
     if redo and (record is None or record.get("redo") != redo):
-        planned = _make(job, results, {"redo": redo}, ("asked for with --redo",))
+        planned = _make(job, results, {"redo": redo}, ("requested with --redo",))
         return dataclasses.replace(planned, replaces=record is not None)
     if record is None:
         return _make(job, results, {}, tuple(_reasons(job, results)))

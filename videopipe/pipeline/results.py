@@ -1,4 +1,4 @@
-"""Where results lie: `runs/<stage>-<fingerprint>/`, complete when it has that name.
+"""The folders of results: `runs/<stage>-<fingerprint>/`, complete when it has that name.
 
 runs/finetuned-0123456789ab/            a complete result, with stage.json
 runs/finetuned-0123456789ab.partial/    one in the making, with started.json
@@ -145,7 +145,7 @@ class Results:
         return str((read_record(self._redo_path(jobs)) or {}).get("id", ""))
 
     def finish_redo(self, jobs: Sequence[Job]) -> None:
-        """Forget the requests that concern only these jobs, whose results are complete."""
+        """Remove the requests that concern only these jobs, whose results are complete."""
         names = {job.folder_name for job in jobs}
         for path in (self.runs / ".redo").glob("*.json"):
             request = read_record(path)

@@ -54,14 +54,14 @@ def run_jobs(
     "done", "resumed", "failed" or "interrupted", in the first process.
 
     Raises:
-        StageError: a stage failed in a way its message explains; other faults pass through.
+        StageError: a stage failed with an expected error; other exceptions propagate unchanged.
     """
     processes, results = connected_processes(), Results(runs)
-    asked = _Asked(jobs, redo, retry_failed)
+    options = _RunOptions(jobs, redo, retry_failed)
     outcomes: dict[Job, Outcome] = {}
     for number, job in enumerate(jobs, 1):
         place = f"[{number}/{len(jobs)}] {job.label}"
-        task = _Task(job, results, processes, place, asked)
+        task = _Task(job, results, processes, place, options)
         try:
             outcomes[job] = task.lead(on_state) if processes.first else task.follow()
         except BaseException as error:
@@ -78,8 +78,8 @@ def run_jobs(
 
 
 @dataclass
-class _Asked:
-    """What a run was asked to do, and the jobs that have been checked for it."""
+class _RunOptions:
+    """The options of a run, and the jobs that have been checked for it."""
 
     jobs: Sequence[Job]
     redo: Collection[str]
@@ -118,7 +118,7 @@ class _Task:
     results: Results
     processes: Processes
     place: str
-    asked: _Asked
+    options: _RunOptions
 
     def lead(self, on_state: OnState) -> Outcome:
         """In the first process: decide, run, complete the result, and share the outcome."""
@@ -129,7 +129,7 @@ class _Task:
             with locked(self.results.lock(self.job), on_wait=self._log_waiting):
                 if (planned := self._decide()).action == "cached":  # made by another process
                     return self._cached(planned, on_state)
-                self.asked.check(self.results)
+                self.options.check(self.results)
                 start = time.time()
                 resumes = self._begin(planned)
                 on_state(self.job, "running")
@@ -182,7 +182,7 @@ class _Task:
         return plain
 
     def _decide(self) -> PlannedJob:
-        return self.asked.decide(self.job, self.results)
+        return self.options.decide(self.job, self.results)
 
     def _cached(self, planned: PlannedJob, on_state: OnState) -> Outcome:
         outcome = self._outcome("cached")

@@ -112,7 +112,7 @@ def remove(result: StoredResult) -> bool:
         lock.release()
         return False
     try:
-        # Renamed first: a result that is half removed must not look like one.
+        # Renamed first, so that a partly removed result is not taken for a complete one.
         beside = result.folder.with_name(f".{result.folder.name}{REMOVED}")
         shutil.rmtree(beside, ignore_errors=True)
         result.folder.rename(beside)

@@ -1,6 +1,6 @@
 """Find videos: files, folders, patterns, lists, shards, URLs, manifests, paths on standard input.
 
-Every path that a user names becomes a video, also when there is no such file: its row says so.
+Every path that a user names becomes a video. The row of a missing file has the status `missing`.
 Folders that cannot be read are recorded problems, and files that are skipped are counted.
 """
 
@@ -35,7 +35,7 @@ from videopipe.video.frame_folder import frame_names, is_frame_folder
 from videopipe.video.sources.addresses import ARROW_SUFFIXES, TAR_SUFFIX, is_remote, split_member
 
 # Containers that may hold a video. Audio files are among them on purpose: a file without a video
-# stream gets a row that says so, instead of missing from the table.
+# stream gets a row with the reason, instead of missing from the table.
 MEDIA_SUFFIXES = VIDEO_SUFFIXES | frozenset(
     ".aac .flac .m4a .mka .mp3 .oga .ogg .opus .wav .wma".split()  # noqa: SIM905
 )

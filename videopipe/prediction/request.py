@@ -30,7 +30,7 @@ class RowMaker(Protocol):
         """The Arrow schema; every file format is read and written through it."""
 
     def rows(self, scores: VideoScores) -> list[PredictionRow]:
-        """The rows of one result; none while those of its video are still collected."""
+        """The rows of one result; none while outputs of its video are still being collected."""
 
 
 @dataclass(frozen=True, kw_only=True)

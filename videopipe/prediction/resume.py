@@ -193,7 +193,7 @@ def _may_continue(record: Path, identity: Identity, out: Path, overwrite: bool) 
         return False
     if before is None:
         raise VideopipeError(
-            f"{out} exists, but {record} does not say how it was made; give another --out, or "
+            f"{out} exists, but {record} does not record how it was made; give another --out, or "
             "--overwrite to replace it"
         )
     changes = "\n  ".join(_differences(before, identity))
@@ -265,7 +265,7 @@ def merged_path(out: Path) -> Path:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder; it is renamed first, so that half of it is never taken for the whole."""
+    """Rename a folder, then remove it, so that an incomplete folder is never read."""
     older = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}.older")
     folder.rename(older)
     shutil.rmtree(older, ignore_errors=True)

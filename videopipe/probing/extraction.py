@@ -145,7 +145,7 @@ def _row(
 ) -> tuple[Features | None, dict[str, Any]]:
     """One video's (views, steps, channels) and its journal line.
 
-    Where decoding failed after some views, those stand in for the missing ones.
+    If decoding failed after some views, these are repeated in place of the missing ones.
     """
     good = [result for result in results if result.status in USED]
     last = results[-1]

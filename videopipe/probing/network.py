@@ -82,7 +82,7 @@ class ProbedNetwork(nn.Module):
         return self.temporal(self.features(clip, rate), self._rate_of_steps(rate))
 
     def embed(self, clip: Tensor, rate: Rate = 1.0) -> Tensor:
-        """(batch, 3, time, height, width) -> (batch, features), what the classifier sees."""
+        """(batch, 3, time, height, width) -> (batch, features), the input of the classifier."""
         return self.temporal.embed(self.features(clip, rate), self._rate_of_steps(rate))
 
     def _rate_of_steps(self, rate: Rate) -> float:

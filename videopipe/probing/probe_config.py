@@ -19,7 +19,7 @@ class FeaturesConfig:
     )
     num_frames: int | None = setting(
         None,
-        "frames per view; null: as the checkpoint says, else 8. A video network takes a multiple "
+        "frames per view; null: that of the checkpoint, else 8. A video network takes a multiple "
         "of its own clip: each clip gives one feature vector",
         unit="frames",
     )
@@ -27,7 +27,7 @@ class FeaturesConfig:
         None, "frames per second of a view, in place of num_frames", unit="frames per second"
     )
     clip_seconds: float | None = setting(
-        None, "length of a view; null: as the checkpoint says, else 2", unit="seconds"
+        None, "length of a view; null: that of the checkpoint, else 2", unit="seconds"
     )
     views: int = setting(1, "views per video, spread evenly over time; 1 is the centre")
     mirror: bool = setting(

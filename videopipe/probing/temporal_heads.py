@@ -161,5 +161,5 @@ class TemporalHead(nn.Module):
         return self.classifier(self.dropout(self.embed(features, rate)))
 
     def embed(self, features: Tensor, rate: float = 1.0) -> Tensor:
-        """(batch, channels, steps) -> (batch, width), what the classifier sees."""
+        """(batch, channels, steps) -> (batch, width), the input of the classifier."""
         return self.pooling(self.standardise(features), rate)

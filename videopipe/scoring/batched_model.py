@@ -116,4 +116,4 @@ class BatchedModel:
         return _Batch(*self.forward(together.to(self.device, non_blocking=pinned)))
 
     def close(self) -> None:
-        """Nothing runs between batches."""
+        """Do nothing: no thread or process is running."""

@@ -65,9 +65,9 @@ class ThreadedModel:
         before = torch.get_num_threads()
         self._threads = ThreadPoolExecutor(threads, "model", initializer=self._start)
         for _ in range(threads):
-            self._threads.submit(int)  # starts a thread each: none is idle before the barrier
+            self._threads.submit(int)  # each starts a thread: all wait at the barrier
         self._started.wait()
-        torch.set_num_threads(before)  # the threads above keep 1; others keep their number
+        torch.set_num_threads(before)  # for other threads; those above keep 1
 
     def _start(self) -> None:
         torch.get_num_threads()  # the first call in a thread sets it to the global number
@@ -85,7 +85,7 @@ class ThreadedModel:
         return ClipOutput(logits[0].numpy(), None if embeddings is None else embeddings[0].numpy())
 
     def flush_overdue(self) -> None:
-        """There are no batches."""
+        """Do nothing: there are no batches."""
 
     def close(self) -> None:
         """End the threads after their current clips."""

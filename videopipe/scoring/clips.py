@@ -59,7 +59,7 @@ class ClipPlan:
         )
 
     def num_clips(self, source: VideoRange, duration_seconds: float) -> int:
-        """About how many clips `windows` returns, without making them."""
+        """Estimate the number of clips of `windows` without making them."""
         end = duration_seconds if source.end_seconds is None else source.end_seconds
         seconds = min(end, duration_seconds) - (source.start_seconds or 0.0)
         return self.clips or max(1, math.ceil(seconds / self.stride_seconds))

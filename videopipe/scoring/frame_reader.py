@@ -86,8 +86,8 @@ class FrameReader:
             try:
                 frames = video.frames_at([time / 1e6 for time in part])
             except EndOfVideoError:
-                # The video ends earlier than its header says. A clip that starts before the end
-                # repeats the last frame. A clip that starts after it does not exist.
+                # The video ends before the duration in its header. A clip that starts before the
+                # end repeats the last frame. A clip that starts after it does not exist.
                 if clip.start_seconds >= video.duration_seconds:
                     raise
                 end = video.duration_seconds

@@ -30,9 +30,9 @@ class Scoring:
     stride_seconds: float | None = setting(
         None, "step from window to window; null: windows do not overlap", unit="seconds"
     )
-    num_frames: int | None = setting(None, "frames per clip; null: as the checkpoint says")
+    num_frames: int | None = setting(None, "frames per clip; null: that of the checkpoint")
     clip_seconds: float | None = setting(
-        None, "length of a clip; null: as the checkpoint says", unit="seconds"
+        None, "length of a clip; null: that of the checkpoint", unit="seconds"
     )
     precision: Precision = setting("fp32", "precision of the matrix products")
     decoder: Decoder = setting("auto", "decoding backend")

@@ -113,9 +113,9 @@ def _take_over(config: AdoptConfig, out: Path) -> Summary:
             given[entry.name] = value
     for name, value in given.items():
         if _plain(said.get(name)) != _plain(value):
-            words = f"it says {said[name]}" if name in said else "its config.json says that"
+            words = f"has {said[name]}" if name in said else "has its own"
             raise CheckpointError(
-                f"'{name}' is set to {value}, but {config.checkpoint} is a checkpoint folder and "
+                f"'{name}' is set to {value}, but {config.checkpoint} is a checkpoint folder that "
                 f"{words}; leave '{name}' out"
             )
     for name in (WEIGHTS, CARD):

@@ -118,13 +118,13 @@ def run(config: DecodeConfig, inputs: Inputs, out: Path) -> Summary:
 
 
 def read_clips(clips: Result) -> "Manifest":
-    """The manifest of a result of this stage, with the videos where they lie now."""
+    """The manifest of a result of this stage, with the current paths of the videos."""
     from videopipe.dataset.manifest import RECORDS_FILE, read_manifest
 
     if not isinstance(clips.config, DecodeConfig) or clips.inputs is None:
         return read_manifest(clips.folder)
     data = _data_folder(clips.config, clips.inputs)
-    if (data / RECORDS_FILE).is_file():  # its videos lie elsewhere
+    if (data / RECORDS_FILE).is_file():  # its videos are in another folder
         return read_manifest(clips.folder)
     return read_manifest(clips.folder, root=data if data.is_dir() else data.parent)
 
@@ -150,7 +150,7 @@ def failures(folder: Path) -> list[Failure]:
 
 
 def keep(config: DecodeConfig, inputs: Inputs, folder: Path, out: Path) -> None:
-    """Keep what is known of the readable videos, and their cached frames."""
+    """Copy the records of the readable videos, and their cached frames."""
     import os
     import shutil
 

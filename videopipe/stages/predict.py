@@ -70,7 +70,7 @@ def run(config: PredictConfig, inputs: Inputs, out: Path) -> Summary:
     if (config.videos is None) == ("data" not in inputs):
         raise DataError(
             "predict needs either the setting 'videos' (a path) or an input 'data' (a generated "
-            "data set, whose unseen/ is taken), not both and not neither"
+            "data set, whose unseen/ is taken), and not both"
         )
     videos = inputs["data"] / "unseen" if config.videos is None else config.videos
     clip_seconds = config.scoring.clip_shape(read_card(inputs["model"]))[1]

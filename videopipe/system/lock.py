@@ -106,5 +106,5 @@ def _holder(handle: int) -> str:
     try:
         owner = json.loads(os.pread(handle, 4096, 0))
         return f"process {owner['process']} on {owner['host']}, since {owner['since']}"
-    except (ValueError, KeyError, TypeError):  # it has not written its name yet
+    except (ValueError, KeyError, TypeError):  # the holder has not written its name yet
         return "another process"

@@ -34,7 +34,7 @@ def send(connection: Connection, message: Any) -> None:
         return
     handle = os.memfd_create("videopipe")
     try:
-        _write_aligned(handle, views)  # first, so that the two parts follow each other at once
+        _write_aligned(handle, views)  # first, so that no time passes between the two parts
         connection.send_bytes(pickle.dumps((stream.getvalue(), sizes, None), protocol=5))
         send_handle(connection, handle, None)
     finally:

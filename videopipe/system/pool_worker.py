@@ -19,7 +19,7 @@ from videopipe.errors import DecodeError
 from videopipe.system.pool_messages import receive, send
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
-ALARM_GRACE_SECONDS = 10.0  # the parent kills earlier; the alarm is for when the parent is gone
+ALARM_GRACE_SECONDS = 10.0  # beyond the parent's limit, in case the parent has died
 HEARTBEATS_PER_TIMEOUT = 8
 
 _service: "_Service | None" = None  # of this process, when it is a worker

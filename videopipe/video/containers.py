@@ -36,7 +36,7 @@ ID3_HEADER_BYTES = 10
 def playlist_kind(path: Path) -> str | None:
     """The kind of a file that names other files or streams; None for any other file.
 
-    The rules are those by which FFmpeg recognises these formats, whatever the name of the file.
+    The rules are those by which FFmpeg recognises these formats; names of files do not matter.
     """
     with path.open("rb") as file:
         text = _leading_text(file)

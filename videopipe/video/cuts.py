@@ -60,7 +60,7 @@ def _distances(video: Video, start_seconds: float, count: int) -> Iterator[Tenso
         times = [start_seconds + (number + 0.5) / video.frame_rate for number in numbers]
         try:
             frames = video.frames_at(times)
-        except EndOfVideoError:  # it ends earlier than its header says
+        except EndOfVideoError:  # it ends before the duration in its header
             return
         histograms = torch.stack([_histogram(frame) for frame in frames])
         before = histograms[:1] if last is None else last[None]

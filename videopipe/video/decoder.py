@@ -38,7 +38,7 @@ class Decoder(Protocol):
 
     @property
     def info(self) -> VideoInfo:
-        """Its properties; the duration is corrected when less decodes than the header says."""
+        """Its properties; the duration is corrected when it is shorter than in the header."""
 
     @property
     def problems(self) -> Sequence[str]:

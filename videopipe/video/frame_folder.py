@@ -65,7 +65,7 @@ def is_frame_folder(folder: Path) -> bool:
 
 
 class FrameFolderDecoder:
-    """See `Decoder`. A missing number shows the frame before it; `problems` says so."""
+    """See `Decoder`. A missing number shows the frame before it and is listed in `problems`."""
 
     def __init__(
         self, path: Path, short_side: int | None = None, frame_rate: float | None = None
@@ -125,7 +125,7 @@ class FrameFolderDecoder:
         if min(times_seconds) > end_seconds + END_TOLERANCE_SECONDS:
             raise EndOfVideoError(
                 self.path,
-                f"frames after {min(times_seconds):.2f} s were asked for; "
+                f"frames after {min(times_seconds):.2f} s were requested; "
                 f"it ends at {end_seconds:.2f} s",
             )
         numbers = [self._number_at(time) for time in times_seconds]

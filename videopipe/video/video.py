@@ -42,7 +42,7 @@ class Video:
 
     The frame at time t is the one shown then: the last that begins at or before t. A clip that
     ends after the video repeats the last frame; a clip that begins after it raises
-    `EndOfVideoError`. When less can be decoded than the header says, `duration_seconds` is
+    `EndOfVideoError`. When less can be decoded than the header declares, `duration_seconds` is
     corrected and `problems` has an entry.
     """
 

@@ -77,7 +77,7 @@ def adopt(request: Adoption, out: Path) -> tuple[ModelCard, ForeignReport]:
 
 
 def _with_network(request: Adoption, folder: HuggingFaceFolder) -> Adoption:
-    """The request with the network of the folder; what it says itself takes precedence."""
+    """The request with the network of the folder; settings of the request take precedence."""
     options = dict(folder.options)
     if request.labels is not None:
         if folder.architecture.startswith("transformers/") and options["num_classes"] == 0:

@@ -28,8 +28,7 @@ def heads_of(network: nn.Module, architecture: str, options: Mapping[str, Any]) 
 
 
 def is_of_head(name: str, heads: tuple[str, ...]) -> bool:
-    """Whether a tensor lies in a classifying layer, or beside it in a container such as
-    `classifier`, whose other layers the network names itself."""
+    """Whether a tensor is part of a classifying layer, or of a container of one (`classifier`)."""
     for head in heads:
         parent = head.rpartition(".")[0]
         inside = [head, parent] if parent not in ("", "network") else [head]
@@ -67,7 +66,7 @@ def num_classes_for(
 def without_foreign_head(
     match: Match, network: nn.Module, heads: tuple[str, ...], choice: HeadChoice | None
 ) -> Match:
-    """The match without a head that is not wanted, or does not fit: its tensors are left over."""
+    """Remove a head that is not wanted or does not fit from the match; return the new match."""
     if choice == "strict" or not heads:
         return match
     wanted = network.state_dict()

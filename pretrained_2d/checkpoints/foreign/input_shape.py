@@ -8,7 +8,7 @@ from pretrained_2d.checkpoints.foreign.names.matching import Match
 
 
 def first_layers(network: nn.Module) -> tuple[str, ...]:
-    """Names of the weights that see the image, as timm names them; none for other networks."""
+    """Names of the weights of the first layers, by timm; none for other networks."""
     inner = getattr(network, "network", network)
     names = getattr(inner, "pretrained_cfg", {}).get("first_conv") or ()
     names = (names,) if isinstance(names, str) else names
@@ -26,7 +26,7 @@ def channels_of(match: Match, network: nn.Module) -> int | None:
 
 
 def with_channels(match: Match, network: nn.Module) -> tuple[Match, list[str]]:
-    """First layers of three channels made ones of another number, as timm does it.
+    """Convert first layers of three channels to another number, as timm does it.
 
     One channel gets the sum of the three; a grey image then gives what it gave as a colour image.
     """

@@ -44,7 +44,7 @@ class ForeignReport:
     matched: int
     prefixes: tuple[str, ...] = ()  # taken off all names
     renamed: Mapping[str, str] = field(default_factory=dict)  # ours -> theirs, where they differ
-    left_out: tuple[str, ...] = ()  # in the file, of no use to the network
+    left_out: tuple[str, ...] = ()  # in the file, not used by the network
     new: tuple[str, ...] = ()  # in the network, not in the file: newly initialised
     notes: tuple[str, ...] = ()  # casts and reshapes
 
@@ -259,7 +259,7 @@ def _leftovers(
 
 
 def _hint(architecture: str, match: Match) -> str:
-    """Another architecture that has what the file has."""
+    """A sentence that names another architecture, if it has the tensors of the file."""
     if any(name.endswith("attn.qkv.bias") for name in match.unknown):
         return f"\nbiases of attention: try --architecture {architecture}_qkvb, if timm has it"
     return ""

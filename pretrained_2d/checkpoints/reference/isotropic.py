@@ -69,7 +69,7 @@ def _move_block(saved: Saved, block: int, mixer: str, sizes: Sequence[int]) -> N
 
 
 def _ends(saved: Saved) -> tuple[str, str]:
-    """The linear layers before and after the body, whatever they are called."""
+    """The linear layers before and after the body, under any names."""
     names = [
         name.removesuffix(".weight")
         for name, tensor in saved.tensors.items()

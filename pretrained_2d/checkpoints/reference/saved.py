@@ -67,7 +67,7 @@ class Saved:
         return self.count(rf"{re.escape(prefix)}\.kernel\.(\d+)\.C$")
 
     def stored_sizes(self, prefix: str) -> list[int] | None:
-        """The sizes the layer was trained with, where the file tells (low-rank state spaces)."""
+        """The sizes the layer was trained with, if the file has them (low-rank state spaces)."""
         names = [f"{prefix}.kernel.{axis}.l_kernel" for axis in range(self.num_axes(prefix))]
         if not all(name in self for name in names) or not names:
             return None
@@ -111,7 +111,7 @@ class Saved:
     ) -> nn.Module:
         """Build the network and give it its weights; raises if a tensor is left over.
 
-        S4ND layers that are not as the plan for all says are named in the option `layers`.
+        S4ND layers whose axes differ from those of the other layers go to the option `layers`.
         """
         if self.tensors:
             names = ", ".join(f"{n} {tuple(t.shape)}" for n, t in list(self.tensors.items())[:8])
@@ -148,7 +148,7 @@ def _is_bidirectional(part: Mapping[str, Tensor], out_channels: int | None) -> b
 
 
 def as_tensors(state_dict: Mapping[str, Any], anchor: str) -> dict[str, Tensor]:
-    """Tensors or arrays; what stands before `anchor` is a prefix and is taken off all names."""
+    """Convert arrays to tensors; remove the part before `anchor` from all names."""
     for wrapper in ("state_dict", "model_state_dict"):
         inner = state_dict.get(wrapper)
         if isinstance(inner, Mapping):

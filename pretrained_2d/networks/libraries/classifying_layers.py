@@ -14,8 +14,8 @@ _TORCHVISION_NAMES = ("fc", "classifier", "heads", "head")
 def classifying_layers(network: nn.Module) -> tuple[str, ...] | None:
     """Names of the layers that give one number for each class, the main one first.
 
-    Empty for an encoder, None for a network whose interface does not tell. Networks of this
-    package, timm and torchvision tell.
+    Empty for an encoder, None for a network whose interface does not give them. Networks of this
+    package, timm and torchvision do.
     """
     inner: Any = network
     if isinstance(getattr(inner, "heads", None), tuple):  # a LibraryNetwork

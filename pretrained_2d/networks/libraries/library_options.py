@@ -52,7 +52,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "torchvision": OUR_NAMES | set(_TORCHVISION.split()),
     "transformers": frozenset({"num_classes", "ndim"}) | set(_TRANSFORMERS.split()),
 }
-WORD = re.compile(r"[A-Za-z0-9_+-]{0,40}")  # "gelu", "avg": nothing with a slash, a dot, a colon
+WORD = re.compile(r"[A-Za-z0-9_+-]{0,40}")  # such as gelu and avg; no slashes, dots or colons
 
 
 def check_library_options(architecture: str, options: Mapping[str, Any]) -> None:

@@ -21,7 +21,7 @@ from pretrained_2d.networks.libraries.library_options import EPSILONS, check_lib
 
 
 class LibraryNetwork(nn.Module):
-    """A network of timm or torchvision; its own parameters lie under `network.`, unchanged.
+    """A network of timm or torchvision; its parameters keep their names under `network.`.
 
     heads: names of the classifying layers, as the library gives them. A few networks average
     several, of which the first is the main one. An encoder has none; its output is its features.
@@ -40,7 +40,7 @@ class LibraryNetwork(nn.Module):
 
     @property
     def num_features(self) -> int | None:
-        """Length of `embed`'s vectors, where the library says it."""
+        """Length of `embed`'s vectors, if the library gives it."""
         inner: Any = self.network
         return getattr(inner, "head_hidden_size", None) or getattr(inner, "num_features", None)
 

@@ -72,7 +72,7 @@ def largest_that_fits(num_items: int, smallest: int, attempt: Callable[[int], No
 def leaving_no_trace(model: nn.Module) -> Iterator[None]:
     """Run the model in training without changing its buffers, gradients or the random state.
 
-    Memory for two moments per parameter is held meanwhile, as the optimiser will.
+    Memory for two moments per parameter is allocated inside, as by the optimiser.
     """
     buffers = [buffer.clone() for buffer in model.buffers()]
     moments = [torch.zeros_like(p) for p in model.parameters() if p.requires_grad for _ in range(2)]

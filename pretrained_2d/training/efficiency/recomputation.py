@@ -17,8 +17,8 @@ def recompute_blocks(network: nn.Module) -> list[str]:
     """Make every block of a network recompute itself in training; their names.
 
     A block is an element of a ModuleList or Sequential that has modules inside, and no block
-    within. The state dict stays the same. `release_blocks` undoes it. Copies of the network made
-    afterwards would run the blocks of the original: copy it before.
+    within. The state dict stays the same. `release_blocks` undoes it. Copy a network before,
+    because later copies would run the blocks of the original.
     """
     blocks = find_blocks(network)
     for block in blocks.values():

@@ -1,8 +1,8 @@
 """Fully sharded training (FSDP2): every process holds a part of each parameter.
 
 A block gathers its parameters for its forward and backward pass; gradients and the state of the
-optimiser stay in parts. `fully_shard` is called here and not through Accelerate's plugin, which
-Accelerate applies on GPUs only: like this, CPU processes run the same code.
+optimiser stay in parts. Accelerate applies its plugin on GPUs only. `fully_shard` is called here
+instead, so that CPU processes run the same code.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from pretrained_2d.training.efficiency.recomputation import find_blocks
 def sharded_copy(network: nn.Module, device: torch.device) -> nn.Module:
     """A copy of the network on `device` whose parameters are divided among all processes.
 
-    Each block gathers its parameters on its own; what lies outside blocks is gathered with the
+    Each block gathers its parameters on its own; parameters outside blocks are gathered with the
     network. The parameters of the copy have the names of the original.
     """
     copied = deepcopy(network).to(device)

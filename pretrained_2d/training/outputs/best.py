@@ -19,7 +19,7 @@ def improved(
     """The monitored metrics that are better than ever before; losses are better when lower.
 
     Raises:
-        TrainingError: a metric is monitored that the evaluation does not give.
+        TrainingError: the evaluation does not return a monitored metric.
     """
     unknown = [name for name in monitor if name not in metrics]
     if unknown:

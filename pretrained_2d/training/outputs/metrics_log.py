@@ -1,4 +1,4 @@
-"""`metrics.jsonl`: one JSON record per line, appended; a resume never repeats a record."""
+"""`metrics.jsonl`: one JSON record per line, appended; resuming never repeats a record."""
 
 import json
 import os

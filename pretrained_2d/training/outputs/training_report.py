@@ -42,7 +42,7 @@ class TrainingReport:
         self.note_finiteness(loss, step)
 
     def note_finiteness(self, value: Tensor, step: int) -> None:
-        """Remember the first step with a loss or a gradient that is not a number."""
+        """Record the first step with a loss or a gradient that is not finite."""
         bad = torch.where(torch.isfinite(value), math.inf, float(step))
         self.totals[3] = torch.minimum(self.totals[3], bad)
 

@@ -26,7 +26,7 @@ CARD = ModelCard(
     preprocessing=Preprocessing(image_size=32, resize=40, mean=(0.1, 0.2, 0.3)),
     provenance={"parent": "nobody", "top1": 0.25},
 )
-# One of every kind; inputs are small, networks keep what makes them differ.
+# One of every kind, with small inputs and the options that distinguish the kinds.
 KINDS = {
     "convnext conv": (ModelCard(architecture="convnext_tiny", options=SMALL), (32, 32)),
     "convnext s4nd": (
@@ -91,7 +91,7 @@ def test_a_fresh_process_rebuilds_every_kind_bit_for_bit(tmp_path: Path) -> None
     expected = {}
     for kind, (card, size) in KINDS.items():
         network = build(card.architecture, **{"ndim": card.ndim, **card.options}).eval()
-        _disturb(network)
+        _randomise(network)
         path = tmp_path / kind.replace(" ", "_")
         save_checkpoint(path, network, card)
         signal = torch.randn(2, 3, *size)
@@ -105,8 +105,8 @@ def test_a_fresh_process_rebuilds_every_kind_bit_for_bit(tmp_path: Path) -> None
         assert torch.equal(torch.load(path / "logits.pt"), logits), path.name
 
 
-def _disturb(network: torch.nn.Module) -> None:
-    """Weights and statistics that no initialisation gives."""
+def _randomise(network: torch.nn.Module) -> None:
+    """Set random weights and statistics, unlike those of any initialisation."""
     with torch.no_grad():
         for name, tensor in network.state_dict().items():
             if tensor.is_floating_point():
@@ -240,7 +240,7 @@ def test_a_killed_save_leaves_the_old_checkpoint(folder: Path, monkeypatch) -> N
     assert torch.equal(again.head.weight, old.head.weight)
 
 
-def test_a_pair_torn_by_a_crash_is_noticed(folder: Path, tmp_path: Path) -> None:
+def test_a_crash_between_the_two_files_is_detected(folder: Path, tmp_path: Path) -> None:
     save_checkpoint(tmp_path / "new", build(CARD.architecture, **SMALL), CARD)
     (tmp_path / "new" / "model.safetensors").replace(folder / "model.safetensors")
     with pytest.raises(CheckpointError, match=r"not the file that config\.json was written for"):
@@ -258,7 +258,7 @@ def test_a_card_of_other_types_is_refused(changes, tmp_path: Path) -> None:
         read_card(tmp_path / "model")
 
 
-def test_a_network_that_asks_for_versions_is_loaded_and_adopted(tmp_path: Path) -> None:
+def test_a_network_that_requires_versions_is_loaded_and_adopted(tmp_path: Path) -> None:
     name = "torchvision/mnasnet0_5"  # refuses state dicts without the version of its module
     network = build(name, num_classes=3).eval()
     card = ModelCard(architecture=name, options={"num_classes": 3})

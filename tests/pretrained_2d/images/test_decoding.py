@@ -33,7 +33,7 @@ def test_sixteen_bits_are_scaled_and_not_cut_off(tmp_path):
     assert (pixels == 255).float().mean() < 0.01
 
 
-def test_turned_pictures_come_upright(tmp_path):
+def test_rotated_pictures_are_read_upright(tmp_path):
     upright = Image.new("RGB", (8, 4), "black")
     upright.putpixel((0, 0), (255, 255, 255))
     turned = upright.rotate(90, expand=True)

@@ -23,8 +23,8 @@ class Squares:
         return torch.tensor(index % 2)
 
 
-class Remembers(nn.Module):
-    """Right at rate 1, wrong otherwise; remembers what it was shown."""
+class RecordingNetwork(nn.Module):
+    """Classifies correctly at rate 1 only, and records its inputs."""
 
     def __init__(self):
         super().__init__()
@@ -51,7 +51,7 @@ def evaluation(sizes, batch_size=4):
 
 
 def test_every_size_gets_its_rate_and_every_image_counts_once():
-    network = Remembers()
+    network = RecordingNetwork()
     metrics = evaluation((4, 8, 16))(network)
     assert metrics["accuracy"] == metrics["accuracy@16"] == 1.0
     assert metrics["accuracy@8"] == metrics["accuracy@4"] == 0.0
@@ -64,12 +64,12 @@ def test_every_size_gets_its_rate_and_every_image_counts_once():
 
 
 def test_the_size_of_batches_does_not_matter():
-    network = Remembers()
+    network = RecordingNetwork()
     assert evaluation((8, 16), 3)(network) == pytest.approx(evaluation((8, 16), 10)(network))
 
 
 def test_some_sizes_only():
-    assert evaluation((4, 16))(Remembers(), [4]).keys() == {
+    assert evaluation((4, 16))(RecordingNetwork(), [4]).keys() == {
         "accuracy", "loss", "images", "accuracy@4", "loss@4",
     }  # fmt: skip
 

@@ -109,7 +109,7 @@ def test_celeba(tmp_path, style):
     assert listing.splits["val"].read(0).shape == (3, 218, 178)
 
 
-def test_celeba_without_its_partition_says_so(tmp_path):
+def test_celeba_without_its_partition_is_an_error(tmp_path):
     (tmp_path / "list_attr_celeba.txt").write_text("0\nBald\n")
     with pytest.raises(ImageDataError, match=r"list_eval_partition\.txt is missing"):
         find_images(tmp_path)

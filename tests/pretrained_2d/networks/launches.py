@@ -6,7 +6,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 aten = torch.ops.aten
-# They wait for the device, because the host needs a number or a size to go on.
+# They synchronise with the device, because the host needs a number or a size.
 SYNCHRONISING = {
     aten._local_scalar_dense,
     aten.equal,
@@ -20,7 +20,7 @@ SYNCHRONISING = {
     aten._linalg_solve_ex,
     aten.linalg_inv_ex,
 }
-# They launch nothing: memory without values, and views that do not call themselves so.
+# They launch nothing: uninitialised memory, and views that are not marked as views.
 FREE = {aten.detach, aten.alias, aten._unsafe_view, aten.empty, aten.empty_like, aten.promote_types}
 
 

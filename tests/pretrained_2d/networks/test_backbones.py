@@ -122,7 +122,7 @@ def test_full_size_forward_and_backward(name: str, ndim: int) -> None:
 
 
 def test_rate_keeps_the_answer_when_the_grid_changes() -> None:
-    # A smooth picture sampled twice as finely, and said to be, is nearly the same to S4ND.
+    # A smooth picture sampled twice as finely, at half the rate, gives S4ND nearly the same output.
     axis = {"state": 16, "basis": "legs", "bandlimit": 0.2, "dt_min": 0.1, "dt_max": 0.5}
     options = {**SMALL_ISOTROPIC, "image_size": 32, "axis": axis}
     network = build("isotropic", **options).eval()

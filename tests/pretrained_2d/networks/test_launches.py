@@ -1,4 +1,4 @@
-"""How much a training step launches on a device, and that it never waits for it.
+"""The number of launches of a training step on a device, without synchronisation.
 
 The meta device launches nothing and needs no memory, but takes the same path as a GPU.
 """
@@ -112,7 +112,7 @@ def test_forward_and_evaluation_on_a_fake_gpu():
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_whole_steps_on_a_fake_device():
-    """Without a driver, torch runs no backward pass for `cuda`: a device of our own stands for it.
+    """Without a driver, torch runs no backward pass for `cuda`; a custom device replaces it.
 
     Such a device can be registered once in a process, hence the program beside this file.
     """

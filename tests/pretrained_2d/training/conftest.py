@@ -1,4 +1,4 @@
-"""Lets the tests of training share their toy: `from toy_training import run`."""
+"""Makes `toy_training` importable by the tests of training."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A second, independent pretraining in plain PyTorch, and the small problem both are run on.
+"""A second, independent pretraining in plain PyTorch, and the small problem for both.
 
 `plain_training` shares no code with `pretrained_2d.training`: only the networks, the splitting of
 one seed into many and the order of samples (one permutation an epoch) are the same.

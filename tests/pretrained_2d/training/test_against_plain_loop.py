@@ -1,4 +1,4 @@
-"""`pretrain` does what a plain PyTorch loop does: every loss, every evaluation, every weight.
+"""`pretrain` gives the losses, evaluations and weights of a plain PyTorch loop.
 
 Both compute in float32, ours in parts of a batch, so sums are rounded in another order. Losses
 differ by about 1e-7, weights by 1e-6: Adam divides by the size of a gradient, which amplifies the

@@ -99,7 +99,7 @@ def test_an_empty_part_runs_on_a_sample_that_does_not_count():
     assert Shares(0, 2).of(plan.batch(0, 0)) == [[]]
 
 
-def test_a_batch_larger_than_the_data_is_refused_with_a_way_out():
+def test_a_batch_larger_than_the_data_is_refused_with_a_remedy():
     with pytest.raises(TrainingError, match=r"batch_size is 8, but there are only 5.*drop_last"):
         BatchPlan(5, 8, seed=0)
 

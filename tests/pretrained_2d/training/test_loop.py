@@ -118,8 +118,8 @@ def test_a_loss_that_is_not_finite_stops_with_step_rate_and_last_state(tmp_path)
     assert [path.name for path in saved_states(tmp_path / "state")][-1] == "step_000000006"
 
 
-class Hungry(nn.Module):
-    """Runs out of memory above a number of samples, as a device would."""
+class LimitedMemory(nn.Module):
+    """Raises an out-of-memory error above a number of samples."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -136,10 +136,10 @@ def test_a_batch_that_does_not_fit_names_the_setting_to_lower(tmp_path):
     with pytest.raises(
         TrainingError, match=r"a batch of 16 in 2 part.*accumulation to 4.*batch_size"
     ):
-        run(tmp_path, Hungry(4), batch_size=16)
+        run(tmp_path, LimitedMemory(4), batch_size=16)
 
 
-def test_an_evaluation_that_does_not_fit_says_so(tmp_path):
+def test_an_evaluation_that_does_not_fit_is_an_error(tmp_path):
     def greedy(_):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 TiB")
 
@@ -148,12 +148,12 @@ def test_an_evaluation_that_does_not_fit_says_so(tmp_path):
 
 
 def test_automatic_batches_halve_until_they_fit(tmp_path):
-    model = Hungry(12)
+    model = LimitedMemory(12)
     buffers = [buffer.clone() for buffer in model.inner.buffers()]
     result = run(tmp_path, model, batch_size="auto", monitor=(), evaluate=None, epochs=2)
     assert (result.batch_size, model.largest) == (16, 8)
     assert result.steps == 2 * (40 // 16)
-    again = run(tmp_path, Hungry(3), batch_size="auto", monitor=(), evaluate=None, epochs=2)
+    again = run(tmp_path, LimitedMemory(3), batch_size="auto", monitor=(), evaluate=None, epochs=2)
     assert again.batch_size == 16, "a resumed run keeps the size it began with"
     assert buffers[2] == 0
     assert model.inner[1].num_batches_tracked == result.steps * 2, "trials leave no trace"
@@ -161,7 +161,7 @@ def test_automatic_batches_halve_until_they_fit(tmp_path):
 
 def test_not_even_two_samples_fit(tmp_path):
     with pytest.raises(TrainingError, match="not even a batch of 4 fits"):
-        run(tmp_path, Hungry(0), batch_size="auto")
+        run(tmp_path, LimitedMemory(0), batch_size="auto")
 
 
 def test_a_metric_that_does_not_exist_is_named(tmp_path):
@@ -221,7 +221,7 @@ def test_bf16_trains_and_gives_the_network_back_as_it_was(tmp_path):
 
 
 def test_a_cpu_without_the_precision_says_what_to_use(tmp_path):
-    class Incapable(Hungry):
+    class Incapable(LimitedMemory):
         def forward(self, signal):
             raise RuntimeError("could not create a primitive")
 

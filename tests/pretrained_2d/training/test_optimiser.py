@@ -55,7 +55,7 @@ def test_without_a_rate_of_their_own_state_spaces_learn_like_the_rest(network):
     assert {group.lr for group in groups} == {0.02}
 
 
-def test_a_scale_gives_layers_their_rates_and_freezes_at_zero():
+def test_a_scale_sets_the_rates_of_layers_and_freezes_at_zero():
     network = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 2))
     scale = {"0": 0.0, "1": 0.5, "2": 1.0}
     groups = parameter_groups(network, Recipe(lr=0.1), scale=lambda name: scale[name[0]])
@@ -106,7 +106,7 @@ def test_a_state_with_other_groups_is_refused_with_a_remedy(tmp_path):
 
 
 def test_a_step_raises_the_version_of_what_it_changed(network, tmp_path):
-    """Layers that keep their kernels in evaluation look at nothing else."""
+    """Layers that cache kernels in evaluation detect changes by versions only."""
     recipe = Recipe(lr=0.1, device="cpu")
     groups = parameter_groups(network, recipe)
     learner = Learner(network, groups, recipe, start_processes(recipe, tmp_path))

@@ -1,4 +1,4 @@
-"""Two processes with the same global batch do what one does, also when batches do not divide."""
+"""Two processes give the result of one, also for batches that cannot be divided evenly."""
 
 from pathlib import Path
 

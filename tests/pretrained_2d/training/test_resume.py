@@ -25,7 +25,7 @@ KILLS = 12
 
 
 class Slow(Colours):
-    """Takes long enough to be killed in the middle of a batch."""
+    """Images that load slowly, so that a kill happens in the middle of a batch."""
 
     def __getitem__(self, sample):
         time.sleep(0.001)
@@ -33,7 +33,7 @@ class Slow(Colours):
 
 
 def train_in_a_child(out) -> int:
-    """Fork, so that the child has torch already; the number of the process."""
+    """Train in a forked process, which has torch already; returns its process id."""
     child = os.fork()
     if child:
         return child
@@ -45,7 +45,7 @@ def train_in_a_child(out) -> int:
 
 
 def digests(out):
-    """Everything a run leaves that is not a time."""
+    """Digests of all files of a run, without times."""
     folders = ("", "last", "best/accuracy", "best/loss")
     files = [out / folder / "model.safetensors" for folder in folders]
     return [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]

@@ -21,7 +21,7 @@ def test_the_newest_states_are_kept(tmp_path):
     assert state["model"].tolist() == [15, 15]
 
 
-def test_nothing_saved_is_none(tmp_path):
+def test_without_states_there_is_none_to_load(tmp_path):
     assert load_newest(tmp_path / "missing") is None
 
 

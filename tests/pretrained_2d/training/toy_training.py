@@ -51,7 +51,7 @@ def network(*, dropout: float = 0.2, batch_norm: bool = True) -> nn.Module:
 
 
 def evaluate(model: nn.Module) -> dict[str, float]:
-    """Deterministic, and changing with the weights."""
+    """Metrics that are deterministic and depend on the weights."""
     data = Colours(12)
     with torch.no_grad():
         logits = model(normalize(torch.stack([data[Sample(item, 999)][0] for item in range(12)])))
@@ -81,7 +81,7 @@ FULL = {
 
 
 def run(out: Path, model: nn.Module | None = None, **settings: Any) -> TrainingResult:
-    """Two phases with everything switched on, unless told otherwise."""
+    """Train in two phases, by default with every feature switched on."""
     extra = {key: settings.pop(key) for key in ("data", "monitor", "evaluate") if key in settings}
     recipe = Recipe(**{**FULL, **settings})
     data = extra.get("data", Colours())

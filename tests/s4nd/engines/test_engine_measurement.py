@@ -1,4 +1,4 @@
-"""On a device the faster engine is measured once; a CPU with a scripted clock is the device."""
+"""The faster engine is measured once per device; a CPU with a scripted clock is the device."""
 
 import json
 
@@ -35,9 +35,9 @@ def clock(tmp_path, monkeypatch):
     monkeypatch.setattr(engine_measurement, "milliseconds", found)
     monkeypatch.setattr(engine_measurement, "is_measured", lambda device: device.type == "cpu")
     monkeypatch.setattr(layer, "takes_matmul", takes_matmul_of_a_device)
-    forget()
+    clear_cache()
     yield found
-    forget()
+    clear_cache()
 
 
 def takes_matmul_of_a_device(*problem):
@@ -45,8 +45,8 @@ def takes_matmul_of_a_device(*problem):
     return engine_choice.prefers_matmul(*problem[:-1]) if measured is None else measured
 
 
-def forget():
-    """As a new process."""
+def clear_cache():
+    """Clear the state in memory, as in a new process."""
     engine_measurement._known.clear()
     engine_measurement._read.clear()
 
@@ -60,7 +60,7 @@ def test_the_faster_engine_is_measured_once_and_remembered(clock):
     asked = clock.asked
     assert asked == 2 * (1 + engine_measurement.ROUNDS)
     assert layer_of().choose_engine(SHAPE) == "fft"
-    forget()
+    clear_cache()
     clock.times["fft"] = 3.0  # another process reads the file and measures nothing
     assert layer_of().choose_engine(SHAPE) == "fft"
     assert clock.asked == asked
@@ -95,7 +95,7 @@ def test_another_device_is_measured_again(clock, monkeypatch):
     assert clock.asked == 2 * asked
 
 
-def test_the_variable_and_the_argument_turn_it_off(clock, monkeypatch):
+def test_the_variable_and_the_argument_turn_measuring_off(clock, monkeypatch):
     assert layer_of(engine="matmul").choose_engine(SHAPE) == "matmul"
     monkeypatch.setenv("S4ND_ENGINE_CHOICE", "rule")
     assert layer_of().choose_engine(SHAPE) == "matmul"
@@ -171,7 +171,7 @@ def test_a_damaged_file_is_written_anew(clock, content):
     assert list(json.loads(path.read_text())) == [f"cpu, torch {torch.__version__}"]
 
 
-def test_without_a_cache_folder_it_stays_in_memory(clock, tmp_path):
+def test_without_a_cache_folder_measurements_stay_in_memory(clock, tmp_path):
     (tmp_path / "cache").write_text("a file in the way")
     assert layer_of().choose_engine(SHAPE) == "fft"
     asked = clock.asked

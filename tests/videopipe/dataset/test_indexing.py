@@ -19,7 +19,7 @@ quick = Inspection(depth="full", workers=2, timeout_seconds=60)
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory, tiny_video: Callable) -> Path:
-    """Two classes, and everything that can be wrong with a file."""
+    """Two classes, and a file with each kind of problem."""
     root = tmp_path_factory.mktemp("data")
     good = tiny_video(root / "train/run/a.mp4", num_frames=40, frame_rate=10.0)
     tiny_video(root / "train/walk/b.mp4", num_frames=45, frame_rate=10.0)
@@ -37,7 +37,7 @@ def manifest(data: Path) -> Manifest:
     return index_dataset(data, division=Division(validation="none"), inspection=quick)
 
 
-def test_every_video_has_its_facts(manifest: Manifest) -> None:
+def test_every_video_has_its_properties(manifest: Manifest) -> None:
     facts = {Path(record.path).name: record for record in manifest.records}
     assert len(facts) == 7
     a = facts["a.mp4"]

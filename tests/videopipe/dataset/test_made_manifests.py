@@ -1,4 +1,4 @@
-"""Manifests made by hypothesis: they read back the same, and damage is named."""
+"""Manifests made by hypothesis are read back the same; damage is a DataError."""
 
 import tempfile
 from contextlib import suppress
@@ -79,7 +79,7 @@ def test_a_manifest_reads_back_the_same_and_may_move(found: list[VideoRecord]) -
 def test_a_damaged_manifest_is_read_or_refused(
     found: list[VideoRecord], place: int, inserted: bytes
 ) -> None:
-    """Cut anywhere, or with bytes put anywhere: never another exception than DataError."""
+    """A manifest cut or overwritten anywhere is read, or raises DataError."""
     with tempfile.TemporaryDirectory() as top:
         folder = Path(top)
         write_manifest(folder, manifest_of(found, Path("/videos"), folder))

@@ -94,7 +94,7 @@ def test_shapes_differ_and_colours_can_be_seen() -> None:
     assert len(pictures) == len(SHAPES)
 
 
-def test_what_leaves_on_one_side_enters_on_the_other() -> None:
+def test_a_shape_that_leaves_on_one_side_enters_on_the_other() -> None:
     scene = draw_scene(np.random.default_rng(0), 64)
     plain = np.zeros((64, 64, 3), dtype=np.uint8)
     scene = Scene(**{**vars(scene), "background": plain, "colour": (255, 255, 255)})

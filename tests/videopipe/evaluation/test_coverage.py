@@ -1,4 +1,4 @@
-"""Simulation: intervals hold the truth, and tests reject a true null hypothesis, as promised.
+"""Simulation: intervals cover the true value, and tests keep their level.
 
 Videos belong to recordings, and evaluations are repeated. Whether a model classifies a video right
 depends on the recording, the video, the repeat and chance, each a normal variable.
@@ -82,7 +82,7 @@ def test_intervals_cover_and_tests_keep_their_level(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["recordings of five", "three splits", "ten seeds, same videos"])
 def test_pooling_all_observations_would_reject_too_often(name: str) -> None:
-    """The simulation is able to notice the mistake that clustering avoids."""
+    """The simulation detects the mistake that clustering avoids."""
     population, random = POPULATIONS[name], np.random.default_rng(0)
     rejected = 0
     for _ in range(SAMPLES):
@@ -99,7 +99,7 @@ def test_clustering_still_finds_a_difference() -> None:
     found = 0
     for _ in range(50):
         first, second = better.draw(random)
-        second |= random.random(second.size) < 0.5  # half of the mistakes are mended
+        second |= random.random(second.size) < 0.5  # half of the mistakes are corrected
         found += compare_paired(first, second, recordings, repeats).p_value < 0.05
     assert found > 45
 

@@ -173,8 +173,8 @@ def test_clustered_intervals_by_hand(seed: int, num_repeats: int) -> None:
     assert paired.test == "clustered t"
 
 
-def test_what_recordings_and_repeats_say_at_the_limits() -> None:
-    """Two recordings of one opinion each are one observation; equal recordings are all of them."""
+def test_effective_sample_sizes_at_the_limits() -> None:
+    """Two unanimous recordings count once each; equal recordings count every video."""
     two = effective_sample(np.array([1.0, 1, 1, 0, 0, 0]), list("aaabbb"))
     assert (two.mean, two.size, two.degrees_of_freedom) == (0.5, 1.0, 1.0)
     alike = effective_sample(np.array([1.0, 0, 1, 0, 1, 0]), list("aabbcc"))

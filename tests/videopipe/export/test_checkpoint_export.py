@@ -1,4 +1,4 @@
-"""Exported files, opened by the runtimes they are for and by nothing of ours."""
+"""Exported files, opened by their runtimes without videopipe."""
 
 import json
 import zipfile

@@ -116,7 +116,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 @contextmanager
 def hub_of(folder: Path) -> Iterator[str]:
-    """A server that speaks the part of the hub's protocol that a download needs."""
+    """A server with the part of the hub's protocol that a download needs."""
 
     class Handler(BaseHTTPRequestHandler):
         def log_message(self, *_: object) -> None: ...

@@ -15,7 +15,7 @@ from videopipe.errors import DataError
 from videopipe.finetuning.decoding_limit import LimitedClips, clip_errors
 from videopipe.video.writing import write_video
 
-# The second clip makes its decoder hang: asleep, in C with the interpreter lock held, or crashing.
+# The decoder of the second clip sleeps, hangs with the interpreter lock held, or crashes.
 PROGRAM = """
 import ctypes, os, signal, sys, time
 from pathlib import Path
@@ -104,7 +104,7 @@ def test_a_clip_that_cannot_be_decoded_is_named(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_ends_after_its_connections_is_named(tmp_path: Path) -> None:
-    # The training process sees the lost connection before the worker is gone.
+    # The training process detects the lost connection before the worker has ended.
     worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1)"])
     threading.Thread(target=worker.wait).start()
     (tmp_path / str(worker.pid)).write_text("bad.mp4")

@@ -1,4 +1,4 @@
-"""A head is kept where it fits; a new one starts small and leaves everything else as it was."""
+"""A head is kept if it fits; a new one starts small, and no other parameter changes."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Freezing and layer-wise rates say for every parameter how fast it learns."""
+"""Freezing and layer-wise learning rates of every parameter."""
 
 import copy
 

@@ -53,12 +53,12 @@ BAD = {
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, v) for name in BAD for v in BAD[name]])
-def test_settings_that_cannot_be_are_named(name: str, value: Any) -> None:
+def test_impossible_settings_are_refused(name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=re.escape(f"{name} is {value}, expected")):
         ClipAugmentation(**{name: value})
 
 
-def test_settings_at_their_limits_can_be() -> None:
+def test_settings_at_their_limits_are_accepted() -> None:
     for bound in (0.0, 1.0):
         ClipAugmentation(flip=bound, rand_augment_probability=bound)
         ClipAugmentation(rand_augment_magnitude=10 * bound, scale=(1.0, 1.0 + bound))

@@ -59,5 +59,5 @@ def test_missing_splits_are_reported_with_the_existing_ones() -> None:
         videos_of(manifest("train"), "test")
 
 
-def test_an_evaluation_takes_broken_videos_along() -> None:
+def test_an_evaluation_includes_broken_videos() -> None:
     assert [r.path for r in videos_of(manifest("train", "test"), "test")][-1] == "test-broken"

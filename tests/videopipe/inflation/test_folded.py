@@ -89,7 +89,7 @@ def test_batch_norm_sees_all_frames(hybrid: Maker) -> None:
 
 
 def test_gradient_checkpointing_with_two_passes_before_one_backward(hybrid: Maker) -> None:
-    """Layers run again during backward must see the clips of their own pass."""
+    """Layers that run again during backward must use the batch of their own pass."""
     first, second = torch.randn(2, 3, 6, 16, 16), torch.randn(3, 3, 4, 16, 16)
     gradients = []
     for checkpointed in (False, True):

@@ -1,4 +1,4 @@
-"""Real weights and pictures: the ImageNet network sees a still video as it sees the picture."""
+"""Real weights and pictures: an ImageNet network gives a still video the logits of its picture."""
 
 from pathlib import Path
 

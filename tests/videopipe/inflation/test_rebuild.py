@@ -1,4 +1,4 @@
-"""Our own backbones built again with three axes, and the weights that follow."""
+"""Our own backbones built again with three axes, with the 2D weights."""
 
 from typing import Any
 
@@ -95,7 +95,7 @@ def test_patch_is_repeated(scale: str, factor: float) -> None:
 
 @pytest.mark.parametrize("method", ["i3d", "center"])
 def test_kernels_are_repeated_or_in_the_middle(method: str) -> None:
-    """A still video does not show at which lag a kernel is."""
+    """A still video gives the same output for a kernel at any lag."""
     network, video = grow("convnext", method, temporal_patch=2, temporal_kernel=5)
     before, after = network.state_dict(), video.network.state_dict()
     grown = [name for name in after if after[name].ndim == 5]

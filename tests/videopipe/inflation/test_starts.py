@@ -1,4 +1,4 @@
-"""How time kernels of folded networks start, and what older checkpoints mean."""
+"""Initial time kernels of folded networks, and the meaning of older checkpoints."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +27,7 @@ def test_default_start_gives_every_time_parameter_a_gradient_at_once(hybrid: Mak
 
 @pytest.mark.parametrize("frames", [6, 3, 12])
 def test_trained_kernels_keep_a_still_video_at_any_rate(hybrid: Maker, frames: int) -> None:
-    """The promise is part of the kernel, not of its initial values."""
+    """The subtraction at lag 0 is part of the kernel, not of its initial values."""
     network = grown(hybrid)
     with torch.no_grad():
         for name, parameter in network.named_parameters():
@@ -40,7 +40,7 @@ def test_trained_kernels_keep_a_still_video_at_any_rate(hybrid: Maker, frames: i
     torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_a_checkpoint_without_a_start_has_the_one_of_its_time(hybrid: Maker) -> None:
+def test_a_checkpoint_without_a_start_has_that_of_its_version(hybrid: Maker) -> None:
     stored = grown(hybrid).plan.to_json()
     assert stored["options"]["start"] == "difference"
     for key in ("start", "basis", "length"):

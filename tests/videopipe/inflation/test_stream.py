@@ -1,4 +1,4 @@
-"""Frame by frame: a causally inflated network gives what it gives for the whole clip."""
+"""A causally inflated network gives the same logits frame by frame as for the whole clip."""
 
 from typing import Any
 
@@ -31,8 +31,8 @@ CAUSAL: dict[str, dict[str, Any]] = {
 }
 
 
-def lively(network: nn.Module) -> None:
-    """Weights that start at zero or as the identity would hide time."""
+def randomise_initial_weights(network: nn.Module) -> None:
+    """Draw weights that start at zero or as the identity, which would hide time."""
     torch.manual_seed(3)
     with torch.no_grad():
         for name, parameter in network.named_parameters():
@@ -45,7 +45,7 @@ def causal(name: str, **options: Any) -> FoldedNetwork:
     network = timm.create_model(name, num_classes=5, **FAMILIES[name])
     shape = {"num_frames": FRAMES, "image_size": PIXELS, "state": 8, "bidirectional": False}
     video = inflate(network, **shape | options).eval()
-    lively(video)
+    randomise_initial_weights(video)
     return video
 
 
@@ -62,7 +62,7 @@ def test_stream_equals_clip(name: str, method: str, padding: str) -> None:
     for step, frame in enumerate(clip.unbind(2)):
         logits = stream(frame)
         sizes.append(sum(state.numel() for state in stream.states))
-        if step in (0, 2, FRAMES - 1):  # every beginning of the video, not only the whole
+        if step in (0, 2, FRAMES - 1):  # every prefix of the video, not only the whole
             expected = video(clip[:, :, : step + 1])
             tolerance = 1e-4 * float(expected.abs().max())
             torch.testing.assert_close(logits, expected, rtol=0, atol=tolerance)
@@ -71,7 +71,7 @@ def test_stream_equals_clip(name: str, method: str, padding: str) -> None:
 
 @torch.no_grad()
 def test_a_long_stream_equals_a_long_clip() -> None:
-    """The kernel has no end: neither at the clip of the inflation nor at twice its length."""
+    """The kernel is longer than the clip of the inflation, and than twice its length."""
     video = causal("test_resnet")
     clip = torch.randn(1, 3, 3 * FRAMES, PIXELS, PIXELS)
     torch.testing.assert_close(Stream(video)(clip), video(clip), rtol=1e-4, atol=1e-4)
@@ -93,7 +93,7 @@ def test_patches_rates_resets_and_two_streams() -> None:
 
 
 @torch.no_grad()
-def test_the_future_does_not_change_the_past() -> None:
+def test_later_frames_do_not_change_earlier_logits() -> None:
     for method, options in CAUSAL.items():
         video = causal("test_resnet", **options)
         clip = torch.randn(1, 3, FRAMES, PIXELS, PIXELS)

@@ -93,7 +93,7 @@ def test_a_wrong_announcement_and_evaluation_change_nothing() -> None:
     network = video().eval()
     layers = network._mixers
     with torch.no_grad(), matrices_together(layers, on_cpu=True):
-        assert all(layer.given is None for layer in layers)  # kept matrices serve
+        assert all(layer.given is None for layer in layers)  # cached matrices are used
     with matrices_together(layers, on_cpu=True):
         assert all(layer.given is not None for layer in layers)
         twin = copy.deepcopy(network)

@@ -1,4 +1,4 @@
-"""What changes a fingerprint, and what must not."""
+"""Changes that do and do not change a fingerprint."""
 
 import dataclasses
 import os

@@ -111,7 +111,7 @@ class SlowConfig:
 
 
 class Slow:
-    """Reads items that each take as many seconds as they say, and gives up those above a limit."""
+    """Reads items that take their value in seconds; items above a limit fail."""
 
     def __init__(self) -> None:
         self.read: list[str] = []

@@ -138,7 +138,7 @@ def test_plan_notices_changed_data(load: Load, runs: Path, tmp_path: Path) -> No
 
 
 class Flaky:
-    """A stage that raises what it is told, after leaving some work behind."""
+    """A stage that writes a file and then raises a given exception."""
 
     def __init__(self, error: BaseException) -> None:
         self.error: BaseException | None = error

@@ -1,4 +1,4 @@
-"""What is listed, what is removed, and above all what is kept."""
+"""Results that are listed, removed and kept."""
 
 import json
 import subprocess

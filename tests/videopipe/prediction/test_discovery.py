@@ -95,7 +95,7 @@ def test_patterns(tmp_path):
     touch(tmp_path, "x1.mp4", "x2.mp4", "x3.txt", "deep/x4.mp4", "odd[1].mp4", "odd1.mp4")
     assert names([str(tmp_path / "x*")], tmp_path) == ["x1.mp4", "x2.mp4"]
     assert "deep/x4.mp4" in names([str(tmp_path / "**" / "*.mp4")], tmp_path)
-    # A file that is really called so comes before what its name would mean as a pattern.
+    # A file of this name takes precedence over its name as a pattern.
     assert names([str(tmp_path / "odd[1].mp4")], tmp_path) == ["odd[1].mp4"]
     listing = find_videos([str(tmp_path / "x1.mp4"), str(tmp_path / "none*")])
     assert listing.problems == [f"{tmp_path}/none*: the pattern matches nothing"]
@@ -183,7 +183,7 @@ def test_nothing_found_says_what_was_skipped(tmp_path):
         find_videos([])
 
 
-def test_names_that_are_no_text_have_a_printable_form_and_ids_of_their_own():
+def test_names_that_are_not_text_have_a_printable_form_and_distinct_ids():
     odd, other = os.fsdecode(b"caf\xe9.mp4"), os.fsdecode(b"caf\xe8.mp4")
     assert path_as_text(odd) == "caf\\xe9.mp4"
     assert path_as_text("café.mp4") == "café.mp4"

@@ -1,4 +1,4 @@
-"""A video is the same however its path is written, and any name survives every format."""
+"""A video has one id for every spelling of its path; any name survives every format."""
 
 import csv
 import hashlib
@@ -44,7 +44,7 @@ def rows_of(asked: TableRequest) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)
-def test_every_name_has_a_text_and_every_text_gives_the_name_back(name):
+def test_every_name_has_a_text_from_which_it_is_restored(name):
     text = path_as_text(os.fsdecode(name))
     text.encode()
     assert not any(character in text for character in "\r\n\t")

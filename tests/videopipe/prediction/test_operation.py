@@ -143,7 +143,7 @@ def test_videos_that_failed_are_tried_again_when_asked(tiny_model, tmp_path, noi
     assert rows_of(asked) == rows
     noisy_video(tmp_path / "videos/b.mp4", 2)
     more = predict_table(asked, [tmp_path / "videos"])
-    assert more["predicted_in_this_run"] == 1  # the new one; what is known of the broken one stands
+    assert more["predicted_in_this_run"] == 1  # the new one; the broken one is not tried again
 
 
 def test_other_settings_and_other_models_are_refused_unless_overwritten(
@@ -166,10 +166,10 @@ def test_other_settings_and_other_models_are_refused_unless_overwritten(
     assert len(rows_of(asked)) == 1
 
 
-def test_foreign_files_and_other_videos_are_refused(tiny_model, video_folder, tmp_path):
+def test_unknown_files_and_other_videos_are_refused(tiny_model, video_folder, tmp_path):
     asked = request(tiny_model, tmp_path / "all.csv")
     asked.out.write_text("my,own,notes\n")
-    with pytest.raises(VideopipeError, match="does not say how it was made"):
+    with pytest.raises(VideopipeError, match="does not record how it was made"):
         predict_table(asked, [video_folder / "part0"])
     assert asked.out.read_text() == "my,own,notes\n"
     predict_table(request(tiny_model, asked.out, overwrite=True), [video_folder / "part0"])
@@ -218,7 +218,7 @@ def test_an_interrupted_commit_is_completed(tiny_model, video_folder, tmp_path):
         assert not folder.exists()
 
 
-def test_a_place_where_nothing_may_be_written_is_named(tiny_model, video_folder, tmp_path):
+def test_a_folder_that_is_not_writable_is_named(tiny_model, video_folder, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(VideopipeError, match="give an --out in a folder that you may write to"):
         predict_table(request(tiny_model, tmp_path / "file" / "all.csv"), [video_folder])
@@ -239,7 +239,7 @@ def finished_rows(asked: TableRequest) -> list[tuple[str, float | None]]:
 def kill_and_repeat(
     asked: TableRequest, folder: Path, check: Callable[[], None], kills: int, longest: float
 ) -> None:
-    """Kill runs at random moments, each resuming the last, until enough have died."""
+    """Kill runs at random moments, each resuming the last, until enough were killed."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["videopipe.prediction.operation", "videopipe.scoring.clips"])
     moments = random.Random(4)

@@ -59,7 +59,7 @@ def test_many_threads_get_the_rows_of_their_own_videos(tiny_model, video_folder)
                     share = videos[(number + request) % 8 :: 8]
                     rows[number * 10 + request] = list(predictor.predict(share))
                     assert [row["path"] for row in rows[number * 10 + request]] != []
-                    next(predictor.predict(videos))  # a client that goes away
+                    next(predictor.predict(videos))  # a consumer that stops early
             except BaseException as error:
                 failures.append(error)
                 raise

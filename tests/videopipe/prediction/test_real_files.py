@@ -1,4 +1,4 @@
-"""Real files from the shared folder: strange ones, truncated ones, and what I3D sees in clips."""
+"""Real files from the shared folder: strange ones, truncated ones, and clips classified by I3D."""
 
 import random
 from pathlib import Path
@@ -14,7 +14,7 @@ from videopipe.prediction.table.parts import read_part
 from videopipe.prediction.table.table_format import as_rows
 from videopipe.scoring.settings import Execution, Scoring
 
-# What can be seen in the clips. The folder's README calls the second one arm wrestling.
+# The actions in the clips. The folder's README calls the second one arm wrestling.
 SEEN = {
     "R6llTwEh07w.mp4": "using segway",
     "mmaction2_demo.mp4": "cutting watermelon",
@@ -73,7 +73,7 @@ def test_strange_and_truncated_files_go_through_in_one_run(tiny_model, shared, t
 
 
 @pytest.mark.slow
-def test_inception_i3d_names_the_actions_in_real_clips(shared, tmp_path):
+def test_inception_i3d_classifies_real_clips(shared, tmp_path):
     weights = shared / "data" / "weights"
     request = Adoption(
         checkpoint=weights / "i3d_kinetics400.safetensors",

@@ -95,7 +95,7 @@ def test_a_bucket_killed_and_resumed_has_the_rows_of_the_files(
     assert [p.name for p in (tmp_path / "scratch").iterdir()] == [".lock"]
 
     # An object that is replaced is predicted again, and the one that was missing is tried again.
-    time.sleep(1.1)  # a server tells whole seconds
+    time.sleep(1.1)  # servers give whole seconds
     in_bucket.put_object(Bucket="films", Key="day0/0.mp4", Body=films["day1/1.mp4"].read_bytes())
     in_bucket.put_object(Bucket="films", Key="gone.mp4", Body=films["day0/2.mp4"].read_bytes())
     command(*words, "--out", out)

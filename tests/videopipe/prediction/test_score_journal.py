@@ -84,7 +84,9 @@ def test_a_journal_that_was_damaged_is_used_as_far_as_it_can_be_read(engine, vid
     assert engine.decoded == len(videos) - 1 - kept
 
 
-def test_what_failed_is_retried_when_asked_and_what_changed_always(engine, tmp_path, noisy_video):
+def test_failed_videos_are_retried_on_request_and_changed_ones_always(
+    engine, tmp_path, noisy_video
+):
     good, bad = noisy_video(tmp_path / "a.mp4", 1), tmp_path / "b.mp4"
     bad.write_text("never a film")
     journal, late = tmp_path / "journal", tmp_path / "late.mp4"

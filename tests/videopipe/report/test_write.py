@@ -103,7 +103,7 @@ def test_missing_or_damaged_parts_are_reported_and_the_rest_is_shown(tmp_path, t
     assert "Overview" in text
 
 
-def test_runs_are_laid_over_each_other(tmp_path, capsys) -> None:
+def test_curves_of_several_runs_are_overlaid(tmp_path, capsys) -> None:
     """Also two of the same name, with a stage that only one of them has."""
     folders = []
     for place, stages in (("a", ["model"]), ("b", ["model", "extra"])):
@@ -132,7 +132,7 @@ def test_runs_are_laid_over_each_other(tmp_path, capsys) -> None:
 
 @pytest.mark.slow
 def test_a_large_run_stays_below_fifteen_megabytes(tmp_path, tiny_video, record_property) -> None:
-    """51 classes, 50 epochs, 8 variants of an S4ND network; how long it takes to open is told."""
+    """51 classes, 50 epochs, 8 variants of an S4ND network; the time to open it is printed."""
     options = {"num_classes": 51, "ndim": 3, "mixer": "s4nd", "num_frames": 8, "image_size": 64}
     network = build("convnext_micro", **options)
     card = ModelCard(architecture="convnext_micro", options=options, ndim=3, clip_seconds=2.0)

@@ -92,8 +92,8 @@ def test_embeddings_are_what_the_classifier_sees_and_leave_the_scores_alone(tiny
     torch.testing.assert_close(embeddings, seen)
 
 
-class Looking(nn.Module):
-    """Notes the precision it runs in."""
+class PrecisionRecorder(nn.Module):
+    """Records the precision in which it runs."""
 
     def forward(self, signal: Tensor, rate: float = 1.0) -> Tensor:
         enabled = torch.is_autocast_enabled("cpu")
@@ -106,14 +106,14 @@ class Looking(nn.Module):
     [("bf16", torch.bfloat16), ("fp16", torch.float16), ("fp32", torch.float)],
 )
 def test_precision_is_that_of_the_matrix_products(precision, dtype):
-    network = Looking()
+    network = PrecisionRecorder()
     card = ModelCard(architecture="looking", ndim=3, preprocessing=Preprocessing(image_size=32))
     logits, _ = ClipClassifier(network, card, Scoring(precision=precision))(torch.stack(clips(1)))
     assert network.seen == dtype
     assert logits.dtype == torch.float32
 
 
-class Greedy(nn.Module):
+class LimitedMemory(nn.Module):
     """Runs out of memory when more than `room` clips come at once."""
 
     def __init__(self, room: int) -> None:
@@ -127,33 +127,33 @@ class Greedy(nn.Module):
         return signal.mean((2, 3, 4))
 
 
-def greedy(room: int, batch_size: int) -> tuple[Greedy, BatchedModel]:
-    network = Greedy(room)
-    card = ModelCard(architecture="greedy", ndim=3, preprocessing=Preprocessing(image_size=32))
+def limited(room: int, batch_size: int) -> tuple[LimitedMemory, BatchedModel]:
+    network = LimitedMemory(room)
+    card = ModelCard(architecture="limited", ndim=3, preprocessing=Preprocessing(image_size=32))
     forward = ClipClassifier(network, card, Scoring())
     return network, BatchedModel(forward, CPU, Execution(batch_size=batch_size))
 
 
 def test_out_of_memory_halves_the_batch_and_continues():
     given = clips(21)
-    network, model = greedy(room=3, batch_size=8)
+    network, model = limited(room=3, batch_size=8)
     few = outputs(model, given)
     assert max(network.batches) <= 3
     assert sum(network.batches) == 21
     assert model.batch_size == 2
-    network, model = greedy(room=100, batch_size=8)
+    network, model = limited(room=100, batch_size=8)
     assert outputs(model, given) == few
     assert network.batches == [8, 8, 5]
 
 
 def test_a_clip_that_never_fits_is_an_error():
-    _, model = greedy(room=0, batch_size=4)
+    _, model = limited(room=0, batch_size=4)
     with pytest.raises(torch.OutOfMemoryError):
         outputs(model, clips(2))
 
 
 def test_outputs_may_be_requested_before_a_batch_is_full():
-    network, model = greedy(room=8, batch_size=8)
+    network, model = limited(room=8, batch_size=8)
     first, second = clips(2)
     answer = model.submit(first)
     other = model.submit(second)
@@ -165,7 +165,7 @@ def test_outputs_may_be_requested_before_a_batch_is_full():
 
 
 def test_a_batch_that_does_not_fill_up_is_started_after_a_while(monkeypatch):
-    network, model = greedy(room=8, batch_size=8)
+    network, model = limited(room=8, batch_size=8)
     answer = model.submit(clips(1)[0])
     model.flush_overdue()
     assert network.batches == []

@@ -119,7 +119,7 @@ def test_a_video_that_was_cut_off_is_used_as_far_as_it_goes(engine, tmp_path, no
     (tmp_path / "cut.avi").write_bytes(whole[: len(whole) // 3])
     (scores,) = engine.score([tmp_path / "cut.avi"])
     assert scores.status == "ok"
-    # FFmpeg 8 calls the end an error; later ones just end, and only the header tells.
+    # FFmpeg 8 reports an error at the end; for later versions only the header shows the cut.
     assert "cut off" in scores.reason or "the header promises 150 frames" in scores.reason
     assert 0 < scores.num_clips < 20
     assert scores.probabilities is not None

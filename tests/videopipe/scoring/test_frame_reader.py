@@ -13,7 +13,7 @@ PREPROCESSING = Preprocessing(image_size=24, resize=28)
 
 
 class WatchedVideo:
-    """A real video that notes what it was asked for."""
+    """A real video that records the requested times."""
 
     def __init__(self, video: Video) -> None:
         self.video, self.asked = video, list[float]()
@@ -27,7 +27,7 @@ class WatchedVideo:
 
 
 def expected(video: Video, clip: Clip, num_frames: int) -> torch.Tensor:
-    """The same clip by itself: (channels, time, size, size)."""
+    """The same clip decoded alone: (channels, time, size, size)."""
     frames = video.frames_at(frame_times(clip, num_frames))
     return PREPROCESSING.resize_and_crop(frames).transpose(0, 1)
 
@@ -86,7 +86,7 @@ def test_a_range_shorter_than_a_clip_repeats_its_own_last_frame(tmp_path, tiny_v
 
 
 class ShortVideo(WatchedVideo):
-    """Found to end earlier than its header says when a time after the end is asked for."""
+    """A video that turns out shorter than its header when a time after the end is requested."""
 
     duration_seconds = 9.0
 

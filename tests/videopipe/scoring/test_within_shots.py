@@ -55,7 +55,7 @@ def test_every_clip_is_of_one_shot(film: Path) -> None:
     assert np.array(bounds) == pytest.approx(np.array(expected), abs=1e-3)
 
 
-def test_without_it_clips_cross_cuts(film: Path) -> None:
+def test_by_default_clips_cross_cuts(film: Path) -> None:
     clips = decoded(film, replace(PLAN, within_shots=False))
     mixed = [clip for clip in clips if np.ptp(clip.frames.numpy().astype(int)) > 50]
     assert len(mixed) >= 2

@@ -47,7 +47,7 @@ def test_a_manifest_and_frames_at_training_size(data: Path, tmp_path: Path, caps
     assert not list(moved.glob("*inspected*"))
 
 
-def test_losses_can_be_limited(data: Path, tmp_path: Path) -> None:
+def test_unreadable_videos_can_be_limited(data: Path, tmp_path: Path) -> None:
     config = DecodeConfig(data=data / "videos", max_unreadable=0, depth="header")
     with pytest.raises(DataError, match=r"1 videos cannot be used, more than max_unreadable \(0\)"):
         STAGE.run(config, Inputs({}), tmp_path)

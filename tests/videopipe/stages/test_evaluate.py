@@ -1,4 +1,4 @@
-"""An evaluation is the same however it is run, the same as a prediction, and has every video."""
+"""Evaluations give the same scores in every execution, equal predictions, and have every video."""
 
 import json
 import shutil
@@ -189,7 +189,7 @@ def test_classes_are_matched_by_name_not_by_number() -> None:
 def test_crops_and_averages_change_the_scores(
     model: Path, motion_clips: Path, given: Given, tmp_path: Path
 ) -> None:
-    # Three crops of square videos would be one and the same: scale them to be wider than the crop.
+    # Three crops of a square video would be equal, so videos are scaled to be wider than the crop.
     wide = tmp_path / "wide"
     network, card = load_model(model)
     save_checkpoint(

@@ -1,4 +1,4 @@
-"""Features of every video: what they are, what became of bad files, and resuming after a kill."""
+"""Features of every video: their values, rows of bad files, and resuming after a kill."""
 
 import shutil
 from collections.abc import Callable
@@ -190,7 +190,7 @@ def test_a_retry_runs_over_the_failed_videos_only(
 
 
 def mark(out: Path, row: int) -> None:
-    """Write a row that no network would: it stays if the video is not run again."""
+    """Overwrite a row, which stays if the video is not run again."""
     np.load(out / FEATURES, mmap_mode="r+")[row] = 7
 
 

@@ -1,4 +1,4 @@
-"""Fine-tuning: what is learned, what is frozen, what is recorded, and resuming after a kill."""
+"""Fine-tuning: learned and frozen parameters, the card, and resuming after a kill."""
 
 import json
 import shutil
@@ -131,7 +131,7 @@ def test_a_network_of_other_classes_gets_a_new_head(
     assert network(torch.zeros(1, 3, 8, 32, 32)).shape == (1, 2)
 
 
-def test_an_image_network_is_refused_with_the_way_out(
+def test_an_image_network_is_refused_with_a_remedy(
     motion_model: Path, motion_clips: Path, given: Given, tmp_path: Path
 ) -> None:
     flat = motion_model.parent / "flat"

@@ -1,4 +1,4 @@
-"""The stage `inflate`: a backbone comes in, a video network and its report come out."""
+"""The stage `inflate` turns a backbone into a video network and writes its report."""
 
 import json
 from pathlib import Path

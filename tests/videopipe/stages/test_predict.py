@@ -93,11 +93,11 @@ def test_videos_must_come_from_one_place(given, tmp_path):
         (PredictConfig(), {"model": given["model"]}),
         (PredictConfig(videos=tmp_path), given),
     ):
-        with pytest.raises(DataError, match="not both and not neither"):
+        with pytest.raises(DataError, match="and not both"):
             STAGE.run(config, inputs(**folders), tmp_path / "out")
 
 
-def test_settings_that_cannot_be_are_refused():
+def test_impossible_settings_are_refused():
     with pytest.raises(ValueError, match="top_k must be 1 or more, got 0"):
         PredictConfig(top_k=0)
     with pytest.raises(ValueError, match="max_failed must be 0 or more"):

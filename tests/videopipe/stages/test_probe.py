@@ -224,7 +224,7 @@ def test_only_heads_that_see_order_tell_a_motion_from_its_reverse(
         inputs = given(model=tmp_path / head, clips=reversed_pairs)
         scores = ran(evaluate, EvaluateConfig(execution=ONE), inputs, tmp_path / f"{head}_scores")
         top1[head] = scores["top1"]
-    # A head that ignores order says the same of a video and its reverse: right once for each pair.
+    # A head that ignores order gives a video and its reverse one class: one of each pair is right.
     assert top1["mean"] == pytest.approx(0.5, abs=0.1)
     assert top1["attentive"] == pytest.approx(0.5, abs=0.1)
     assert top1["conv"] > 0.85

@@ -90,7 +90,7 @@ def test_a_lock_is_shared_or_held_alone(tmp_path: Path) -> None:
 def test_the_lock_of_a_removed_file_protects_nothing(tmp_path: Path) -> None:
     first, second, third = (FileLock(tmp_path / "lock") for _ in range(3))
     assert first.try_acquire()
-    assert not second.try_acquire()  # it has opened the file that is removed next
+    assert not second.try_acquire()  # it has opened the file, which is removed next
     first.path.unlink()
     first.release()
     assert second.try_acquire()

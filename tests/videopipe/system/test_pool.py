@@ -1,4 +1,4 @@
-"""The pool survives whatever a task does, with real processes."""
+"""The pool continues after any failure of a task, with real processes."""
 
 import ctypes
 import os
@@ -19,7 +19,7 @@ from videopipe.system.pool import Event, Failed, Finished, WorkerPool
 
 
 def behave(task: str) -> Iterator[object]:
-    """Do what the task says; the worst of it holds the interpreter lock or kills the process."""
+    """Behave as the task names it, such as hang with the interpreter lock or kill the process."""
     kind, _, value = task.partition(":")
     if kind == "clip":
         frames = torch.full((4, 3, 64, 64), int(value), dtype=torch.uint8)
@@ -112,7 +112,7 @@ def test_heartbeats_prevent_a_timeout() -> None:
 
 
 def test_a_process_that_does_not_end_when_killed_stops_nothing() -> None:
-    """As on a lost network disk. The end is not reported: the fork server is stopped."""
+    """As on a lost network disk: the fork server is stopped, so the end is not reported."""
     script = (
         "import os, signal, multiprocessing.forkserver as forkserver\n"
         "from videopipe.system.pool import WorkerPool, Event\n"
@@ -148,7 +148,7 @@ def test_a_slow_consumer_bounds_the_workers_and_is_not_a_timeout() -> None:
 
 def test_a_busy_worker_does_not_hide_a_silent_one() -> None:
     with WorkerPool(behave, workers=2, timeout_seconds=SILENCE_SECONDS) as pool:
-        for event in pool.run(["stream:1", "hang:1"]):  # without an end if it were never stopped
+        for event in pool.run(["stream:1", "hang:1"]):  # endless unless the silent one is killed
             if isinstance(event, Failed):
                 break
     assert (event.task, event.kind) == ("hang:1", "timeout")

@@ -1,4 +1,4 @@
-"""Inspection, evaluation and prediction use the same words for what happened to a video."""
+"""Inspection, evaluation and prediction use the same statuses."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ from videopipe.system.status import VideoStatus
 QUICK = {"device": "cpu", "workers": 1, "threads": 1}
 
 
-def test_one_file_one_status(tiny_model, noisy_video, tmp_path):
+def test_every_operation_gives_a_file_the_same_status(tiny_model, noisy_video, tmp_path):
     good, broken = noisy_video(tmp_path / "good.mp4", 1), tmp_path / "broken.mp4"
     broken.write_text("not a video")
     paths = [str(good), str(broken)]

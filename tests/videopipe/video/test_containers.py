@@ -1,4 +1,4 @@
-"""A file that names other files is refused, whatever it is called; no other file is read."""
+"""A file that names other files is refused under any name; no other file is read."""
 
 import shutil
 from collections.abc import Callable
@@ -77,12 +77,12 @@ def test_patterns_and_texts_are_refused(backend: str, name: str, folder: Path) -
 
 @pytest.mark.parametrize("name", [*PLAYLISTS, "s%03d.jpg", "notes.txt"])
 def test_pyav_gets_an_allow_list(name: str, folder: Path) -> None:
-    """Also without the look at the content, which only `open_video` takes."""
+    """Also without the check of the content, which only `open_video` does."""
     with pytest.raises(DecodeError, match="cannot be opened as a video"):
         PyavStream(folder / name)
 
 
-def test_a_film_may_be_called_like_a_pattern(tmp_path: Path, tiny_video: Callable) -> None:
+def test_a_video_may_have_the_name_of_a_pattern(tmp_path: Path, tiny_video: Callable) -> None:
     frames = [np.full((64, 64, 3), 100, np.uint8)] * 10
     write_video(tmp_path / "film.gif", frames, frame_rate=10.0, codec="gif", pixel_format="rgb8")
     for number in (1, 2):

@@ -126,7 +126,7 @@ def test_predictions_of_folders_and_of_a_list_with_rates(tiny_model, tmp_path, n
     rows = rows_of(asked)
     assert [Path(str(row["path"])).name for row in rows] == ["film.mp4", "0", "1", "2"]
     assert [row["duration_seconds"] for row in rows] == [1.0] * 4
-    # Resuming keeps the rows, another frame of one folder has it predicted again.
+    # Resuming keeps the rows; a folder with a changed frame is predicted again.
     Image.new("RGB", (56, 40)).save(folder / "set" / "1" / "00013.jpg")
     summary = predict_table(asked, [folder, folder / "set" / "0"])
     assert (summary["rows"], summary["predicted_in_this_run"]) == (4, 1)

@@ -20,7 +20,7 @@ from videopipe.video.video import open_video
 from videopipe.video.writing import write_video
 
 LIMITS = {"workers": 2, "timeout_seconds": 60.0, "memory_limit_bytes": 3 * 2**30}
-# Refused by every backend: nothing of them is a film.
+# Refused by every backend: none of them is a video.
 HOPELESS = {
     "ExoPlayer__bear-id3.mp3",
     "ExoPlayer__full_blocks.mkv",
@@ -56,7 +56,7 @@ def decode_all(tasks: list[tuple[str, Path]]) -> dict[tuple[str, Path], list[obj
 
 
 @backends_slow_except("av")
-def test_every_odd_file_ends(backend: str, shared: Path) -> None:
+def test_every_odd_file_is_decoded_or_refused(backend: str, shared: Path) -> None:
     folder = shared / "data/odd_videos"
     tasks = [(backend, path) for path in sorted(folder.iterdir()) if path.suffix != ".tsv"]
     assert len(tasks) == 51
@@ -180,7 +180,7 @@ def test_memory_is_flat_over_clips_of_real_files(shared: Path) -> None:
 def test_a_closed_video_leaves_nothing_to_the_garbage_collector(
     turned: bool, tmp_path: Path, shared: Path, tiny_video: Callable
 ) -> None:
-    """Frames that wait for the collector are memory that grows for a while, clip by clip."""
+    """Frames that are freed only by the garbage collector make memory grow clip by clip."""
     path = tiny_video(tmp_path / "a.mp4")
     if turned:
         path = shared / "data/odd_videos/torchcodec__nasa_13013_rotated.mp4"

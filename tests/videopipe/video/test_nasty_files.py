@@ -1,4 +1,4 @@
-"""Files made to be difficult: the right frames in every backend that takes them, or a reason."""
+"""Difficult files: each backend returns the right frames, or refuses them with a reason."""
 
 import struct
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from videopipe.video.video import BACKENDS, load_backend, open_video
 
 FRAME_RATE = 20
 NUM_FRAMES = 40
-GREY_TOLERANCE = 4.0  # of codecs that lose, at two pixels for a colour sample
+GREY_TOLERANCE = 4.0  # of lossy codecs with one colour sample per two pixels
 ONE = 1 << 16  # in the fixed point of display matrices
 
 
@@ -104,7 +104,7 @@ def test_every_backend_gives_the_right_frames_or_refuses(name: str, tmp_path: Pa
     path = write_nasty(tmp_path / name, codec, pixel_format, **arguments)
     with open_video(path) as video:
         duration = video.duration_seconds
-        period = duration / NUM_FRAMES  # a raw stream says 25 frames per second, whatever was meant
+        period = duration / NUM_FRAMES  # FFmpeg assumes 25 frames per second for a raw stream
     assert duration == pytest.approx(NUM_FRAMES / (25 if name == "raw.h264" else 20), abs=0.06)
     numbers = [0, 7, 21, 38, 39, 12]
     expected = [grey_at(number) for number in numbers]
@@ -161,7 +161,7 @@ def test_turned_and_mirrored_pictures_in_every_backend(
 
 
 def overcount(path: Path) -> None:
-    """An AVI header that promises 100,000 frames."""
+    """An AVI header with a frame count of 100,000."""
     content = bytearray(path.read_bytes())
     struct.pack_into("<I", content, content.index(b"avih") + 24, 100_000)
     struct.pack_into("<I", content, content.index(b"strh") + 40, 100_000)
@@ -229,11 +229,11 @@ def test_huge_pictures_in_a_header_cost_no_memory(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def trap(tmp_path: Path, tiny_video: Callable) -> Path:
-    """A folder with names and things that are no files."""
+def odd(tmp_path: Path, tiny_video: Callable) -> Path:
+    """A folder with odd names, pipes and links, which are no files."""
     import os
 
-    folder = tmp_path / "trap"
+    folder = tmp_path / "odd"
     tiny_video(folder / "good.mp4", num_frames=8)
     (folder / "empty.mp4").touch()
     (folder / "text.mp4").write_text("hello, I am text")
@@ -247,11 +247,11 @@ def trap(tmp_path: Path, tiny_video: Callable) -> Path:
 
 
 def test_check_survives_names_and_things_that_are_no_files(
-    trap: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    odd: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for suffix in ("csv", "jsonl"):
         table = tmp_path / f"health.{suffix}"
-        assert main(["check", str(trap), "--table", str(table), "--timeout-seconds", "60"]) == 1
+        assert main(["check", str(odd), "--table", str(table), "--timeout-seconds", "60"]) == 1
         text = table.read_text(encoding="utf-8", errors="surrogateescape")
         assert ("latin\\udce9.mp4" if suffix == "jsonl" else "latin\udce9.mp4") in text
     said = capsys.readouterr().out

@@ -63,8 +63,8 @@ def test_every_backend_finds_the_frame_that_is_written_in_the_picture(
 
 
 @quick_backends
-def test_genuine_hmdb51_files_come_out_in_film_order(backend: str, shared: Path) -> None:
-    """Timestamps of B-frames are swapped in these; the decoder's order is the true one."""
+def test_real_hmdb51_files_are_decoded_in_display_order(backend: str, shared: Path) -> None:
+    """Timestamps of B-frames are swapped in these files; the decoder's order is correct."""
     videos = sorted((shared / "data/hmdb51/videos").rglob("*.avi"))
     assert len(videos) == 8
     for path in videos if backend == "av" else videos[:4]:
@@ -77,7 +77,7 @@ def test_genuine_hmdb51_files_come_out_in_film_order(backend: str, shared: Path)
             assert difference < GREY_TOLERANCE, f"{path.name}, frame {index}"
 
 
-def test_jumping_gives_the_frames_of_a_full_decode(shared: Path) -> None:
+def test_seeking_gives_the_frames_of_a_full_decode(shared: Path) -> None:
     names = [
         "hmdb51/videos/climb_stairs/*.avi",  # twelve key frames
         "clips/R*.mp4",
@@ -177,7 +177,7 @@ def test_sparse_access_decodes_little(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_decoding_and_scaling_start_no_threads(tmp_path: Path, tiny_video: Callable) -> None:
-    """Each worker has one core; and threads are gone after a fork, where waiting never ends."""
+    """Each worker has one core, and waiting for a thread after a fork would never end."""
     path = tiny_video(tmp_path / "a.mp4", height=128, width=128)
     before = len(list(Path("/proc/self/task").iterdir()))
     for short_side in (None, 64):

@@ -18,10 +18,10 @@ def greys_of(frames: Tensor) -> list[float]:
     return frames.float().mean(dim=(1, 2, 3)).tolist()
 
 
-def test_a_film_that_was_cut_off_ends_where_it_decodes(
+def test_a_truncated_video_ends_at_its_last_frame(
     tmp_path: Path, tiny_video: Callable, grey_of: Callable
 ) -> None:
-    """The header still promises everything: the real duration is what decodes."""
+    """The header has the full duration; the reported one is what can be decoded."""
     size = {"height": 128, "width": 128}
     whole = tiny_video(tmp_path / "whole.mkv", num_frames=60, frame_rate=10.0, **size)
     cut = tmp_path / "cut.mkv"
@@ -69,7 +69,7 @@ def test_files_that_are_not_videos_are_errors(make: Callable, reason: str, tmp_p
         open_video(tmp_path / "x.mp4")
 
 
-def test_auto_falls_back_and_says_so(
+def test_auto_falls_back_with_a_warning(
     tmp_path: Path,
     tiny_video: Callable,
     grey_of: Callable,

@@ -53,7 +53,7 @@ def main(args: argparse.Namespace) -> int:
     listed = {result.folder for result in found}
     removed = 0
     with no_new_runs(runs):
-        for result in list_results(runs):  # again: a run may have begun since
+        for result in list_results(runs):  # checked again: a run may have begun since
             if result.folder not in listed:
                 continue
             if not result.needed and remove(result):

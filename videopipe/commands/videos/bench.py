@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from videopipe.scoring.benchmark.decoders import DecoderSpeed
     from videopipe.scoring.benchmark.throughput import Throughput
 
-SUMMARY = "measure decoders, and a model, on your machine and files, and say what to set"
+SUMMARY = "measure decoders, and a model, on your machine and files, and recommend settings"
 EXAMPLES = """  videopipe bench videos/
   videopipe bench videos/ --model runs/model-0123456789ab
   videopipe bench a.mp4 b.mkv --num-frames 32 --clip-seconds 4 --json speed.json

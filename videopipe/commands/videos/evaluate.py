@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="read folders of numbered images as videos with this many frames per second",
     )  # fmt: skip
     add("--max-failed", type=float, default=0.05, metavar="FRACTION",
-        help="exit 1 when more of the videos have no scores (0.05)")  # fmt: skip
+        help="exit 1 when more than this fraction of the videos has no scores (0.05)")  # fmt: skip
     add("--all-classes", action="store_true", help="print every class, not the ten lowest")
 
     sampling = parser.add_argument_group("how a video is sampled")
@@ -182,7 +182,7 @@ def _identity(args: argparse.Namespace, scoring: Any, records: Any, labels: Any)
 
 
 def _files(records: "list[VideoRecord]") -> str:
-    """A digest of the sizes and times of the videos, which tells whether one has changed."""
+    """A digest of the sizes and times of the videos, by which a change is detected."""
     from videopipe.pipeline.fingerprint import fingerprint
 
     facts = []

@@ -160,7 +160,7 @@ def main(args: argparse.Namespace) -> int:
     if args.stream:
         return _stream(args)
     if args.patience_seconds is not None:
-        raise ConfigError(["--patience-seconds: of use with --stream only; add it"])
+        raise ConfigError(["--patience-seconds works with --stream only; add --stream"])
     prepare_decoders()
     if not args.timeline:
         refuse_timeline_options(args)

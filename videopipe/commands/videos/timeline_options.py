@@ -71,7 +71,7 @@ def refuse_timeline_options(args: argparse.Namespace) -> None:
 
     if given := _given(args):
         names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise ConfigError([f"{names}: of use with a timeline only; add --timeline FILE"])
+        raise ConfigError([f"{names}: for timelines only; add --timeline FILE"])
 
 
 def _given(args: argparse.Namespace) -> dict[str, float]:

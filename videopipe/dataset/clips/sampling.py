@@ -7,7 +7,7 @@ number as an argument, a fraction from 0 to 1.
 import math
 from dataclasses import dataclass
 
-REMAINDER_SECONDS = 1e-3  # a tail shorter than this is rounding
+REMAINDER_SECONDS = 1e-3  # a shorter remainder is a rounding error
 
 
 @dataclass(frozen=True, order=True)

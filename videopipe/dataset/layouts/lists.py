@@ -153,7 +153,7 @@ class VideoFinder:
         self._by_stem: dict[str, Path] | None = None
 
     def by_path(self, name: str) -> Path:
-        """The file of this name; when there is none, where it would be beside the list."""
+        """The file of this name; a missing one is expected beside the list."""
         found = self._existing(name)
         if found is None and (other := path_of_text(name)) != name:
             name, found = other, self._existing(other)

@@ -88,7 +88,7 @@ def real_path(path: str) -> str:
 def _real_folder(folder: str) -> str:
     try:
         return os.path.realpath(folder)
-    except (OSError, ValueError):  # a loop of links, a NUL character: no file has such a name
+    except (OSError, ValueError):  # a loop of links or a NUL character
         return folder
 
 

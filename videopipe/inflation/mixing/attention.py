@@ -1,4 +1,4 @@
-"""Attention along time: every place of a frame attends to the same place of the other steps."""
+"""Attention along time: every position of a frame attends to the same position in other steps."""
 
 import torch
 from torch import Tensor, nn

@@ -23,8 +23,8 @@ class FoldedConv3d(nn.Module):
     """A 2D convolution whose weight has gained a time axis: (out, in, time, height, width).
 
     (Last where the 2D weight is a bank of another shape.) `divisor` divides the output: it is 1
-    where the weights themselves carry the 1/length, and the length where the convolution rescales
-    its weights: standardisation would undo the factor.
+    where the weights are divided by the length, and the length where the convolution standardises
+    its weights, which would undo a factor.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ def inflated_weight(
 
 
 def take_bias(spatial: nn.Module) -> nn.Parameter | None:
-    """The bias, taken out of the convolution: taps are summed and the bias comes once."""
+    """Remove the bias from the convolution and return it; it is added once to the sum of taps."""
     bias = spatial.bias
     spatial.register_parameter("bias", None)
     return bias if isinstance(bias, nn.Parameter) else None
@@ -123,7 +123,7 @@ def take_bias(spatial: nn.Module) -> nn.Parameter | None:
 def is_linear_in_weight(spatial: nn.Module) -> bool:
     """Whether half the weight gives half the response, bias aside.
 
-    Standardised and normalised weights do not: there the factor has to go to the output.
+    Standardised and normalised weights do not; for these the output is divided instead.
     """
     if type(spatial).forward is nn.Conv2d.forward:
         return True

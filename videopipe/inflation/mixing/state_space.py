@@ -12,9 +12,9 @@ from videopipe.inflation.options import InflationOptions, Padding
 class StateSpaceKernel(nn.Module):
     """The kernel of one S4ND axis, sampled for as many steps as a clip has.
 
-    endless: a causal kernel does not end with the base grid, and the frame before the first one,
-    repeated, has no beginning. The output of a step then does not depend on how many steps follow,
-    and a recurrence computes the same.
+    endless: a causal kernel is longer than the base grid, and the first frame is repeated
+    infinitely often before the clip. The output of a step then does not depend on the number of
+    later steps, and a recurrence computes the same.
     """
 
     def __init__(self, axis: AxisStateSpace, *, endless: bool = False) -> None:

@@ -27,7 +27,7 @@ from videopipe.inflation.options import Padding
 class TapKernel(nn.Module):
     """A learned kernel of a few taps: (channels, length), or (1, length) for the whole layer.
 
-    The middle tap is at lag 0; the last one in a causal kernel, which sees the past only.
+    The middle tap is at lag 0; the last one in a causal kernel, which covers past steps only.
     """
 
     def __init__(self, taps: Tensor, *, causal: bool = False) -> None:
@@ -51,10 +51,10 @@ class TapKernel(nn.Module):
 
 
 def time_matrix(kernel: Tensor, steps: int, padding: Padding) -> Tensor:
-    """(channels, taps) -> (channels, steps, steps); row t weighs what step t sees.
+    """(channels, taps) -> (channels, steps, steps); row t has the weights of step t.
 
-    Tap j reaches step t + j - (taps - 1) // 2. Beyond the ends lies the end frame (replicate) or
-    nothing (zeros).
+    Tap j reaches step t + j - (taps - 1) // 2. Beyond the ends the end frame is repeated
+    (replicate), or frames are zero (zeros).
     """
     taps = kernel.shape[-1]
     here = torch.arange(steps, device=kernel.device)

@@ -16,7 +16,7 @@ from videopipe.inflation.planning.survey import evaluating
 def find_head(network: nn.Module, images: Tensor) -> str | None:
     """Name of the classifying layer; None for an encoder.
 
-    Libraries tell which layer it is. In any other network it is the linear layer or the 1×1
+    Libraries name it. In any other network it is the linear layer or the 1×1
     convolution whose output, averaged over positions, is the output of the network.
     """
     told = classifying_layers(network)

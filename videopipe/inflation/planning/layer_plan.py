@@ -13,7 +13,7 @@ from videopipe.inflation.planning.survey import LayerTrace, evaluating, survey, 
 
 # Version 1 ignored `bidirectional` in all methods but s4nd, and cut causal kernels at the clip.
 VERSION = 2
-# Values of options that are missing in a checkpoint, whatever the defaults of new inflations are.
+# Values of options that are missing in a checkpoint, independent of the current defaults.
 EARLIER_DEFAULTS = {"start": "identity", "length": 1.0, "basis": "fourier"}
 
 
@@ -73,7 +73,7 @@ class InflationPlan:
 def make_plan(
     network: nn.Module, options: InflationOptions, image_size: int, head: str | None = None
 ) -> InflationPlan:
-    """Look at the network in a trial run and choose its layers.
+    """Run the network once and choose its layers.
 
     head: name of the classifying layer, "" if there is none; None finds it.
 
@@ -180,7 +180,7 @@ def _reduction(layer: LayerTrace, pools: Sequence[LayerTrace]) -> int:
 def _with_patch(
     network: nn.Module, traces: Mapping[str, LayerTrace], layers: list[PlannedLayer]
 ) -> list[PlannedLayer]:
-    """The first convolution takes several frames, if it alone sees the image."""
+    """The first convolution takes several frames, if no other layer reads the image."""
     takers = [
         layer
         for layer in traces.values()

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 # Layers that mix the tokens of a frame without a spatial kernel.
 _MIXER_CLASS = re.compile(r"attention|attn|spatialgatingunit|tokenmix", re.IGNORECASE)
 _MIXER_NAME = re.compile(r"^(attn|token_mixer|mixer|modulation|(mlp|linear|rnn)_tokens)$")
-# Named attention, but gates on a convolution's channels or positions.
+# These have attention in their names, but gate channels or positions of a convolution.
 _GATE_CLASS = re.compile(
     r"(channel|spatial|selectivekernel|split)attn|pool|downsample", re.IGNORECASE
 )
@@ -66,7 +66,7 @@ def is_token_mixer(name: str, module: nn.Module) -> bool:
 
 @torch.no_grad()
 def survey(network: nn.Module, image_size: int, channels: int = 3) -> dict[str, LayerTrace]:
-    """Every called module by name, as seen with images of `image_size` pixels.
+    """Every called module by name, in a run on images of `image_size` pixels.
 
     Raises ValueError when the network does not classify such images.
     """
@@ -99,7 +99,7 @@ def parameter_like(network: nn.Module) -> Tensor:
 
 
 def _watch(network: nn.Module, images: Tensor) -> dict[str, tuple[LayerTrace, Tensor]]:
-    """Run the network and note every module's call, with a thin sample of what it gave."""
+    """Run the network and record every module's call, with a few numbers of its output."""
     watched: dict[str, tuple[LayerTrace, Tensor]] = {}
     open_calls: dict[str, LayerTrace] = {}
     ticks = iter(range(1 << 60))
@@ -124,7 +124,7 @@ def _watch(network: nn.Module, images: Tensor) -> dict[str, tuple[LayerTrace, Te
         elif isinstance(module, nn.Linear):
             channel_dims.append(-1)
         if seen is None or tensor is None or name in watched:
-            return  # of several calls the first stands for all
+            return  # only the first of several calls is recorded
         seen.ended = next(ticks)
         seen.output_shape = tuple(tensor.shape)
         seen.channel_dim = _channel_dim(seen, channel_dims[-1])
@@ -146,7 +146,7 @@ def _watch(network: nn.Module, images: Tensor) -> dict[str, tuple[LayerTrace, Te
 
 
 def _channel_dim(seen: LayerTrace, of_last_layer: int) -> int:
-    """Where the channels lie: 1 in feature maps, last in tokens."""
+    """The dimension of the channels: 1 in feature maps, last in tokens."""
     if seen.kind == "convolution" or _TOKENS_LAST.search(seen.name):
         return 1
     return -1 if len(seen.output_shape) == 3 else of_last_layer

@@ -38,7 +38,7 @@ def read_yaml(path: Path, problems: list[str]) -> Node | None:
 def parse_yaml(
     text: str, name: str, problems: list[str], *, where: str | None = None
 ) -> Node | None:
-    """As `read_yaml`, of a text. `where` stands for every position in it (one `--set`)."""
+    """As `read_yaml`, of a text. `where` replaces every position in it (for `--set`)."""
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         nodes = None if root is None else _NodeReader(name, where, problems).read(root)
@@ -87,7 +87,7 @@ _Dumper.add_representer(str, _represent_str)
 
 
 class _NodeReader:
-    """Nodes of the YAML library to ours. An alias becomes the value it stands for."""
+    """Nodes of the YAML library to ours. An alias becomes the value that it refers to."""
 
     def __init__(self, name: str, where: str | None, problems: list[str]) -> None:
         self.name, self.where, self.problems = name, where, problems

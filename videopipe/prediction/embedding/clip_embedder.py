@@ -1,4 +1,4 @@
-"""A network that gives the embedding of a clip: what its classifier sees, or any layer's output."""
+"""The embedding of a clip: the input of the classifier of a network, or any layer's output."""
 
 from difflib import get_close_matches
 from typing import Any

@@ -95,7 +95,7 @@ class RunProgress:
         self._open.__exit__(*error)
 
     def count(self, status: str) -> None:
-        """One more video is finished."""
+        """Count one more finished video."""
         self.videos += 1
         self.failed += status != "ok"
         self._show(self.videos if self.run.size == 1 else self.run.taken())

@@ -24,7 +24,7 @@ from videopipe.video.sources.remote import describe
 
 log = logging.getLogger(__name__)
 
-STAT_THREADS = 16  # they wait for a network disk, not for a processor
+STAT_THREADS = 16  # more than cores: they wait for a network disk
 VIDEOS_PER_CALL = 512
 COLUMNS = ("id", "path", "content_id", "status", "last")
 
@@ -134,7 +134,7 @@ def _has_changed_elsewhere(path: str, stored_in: str, entry: CompletedVideo) -> 
         with local_copy(path) as copy:
             return content_id(copy) != entry.content_id
     except Exception as error:  # noqa: BLE001 - every driver has its own kinds of errors
-        log.debug("%s: cannot be asked whether it changed (%s)", stored_in, error)
+        log.debug("%s: cannot be checked for changes (%s)", stored_in, error)
         return False
 
 

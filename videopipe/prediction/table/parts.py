@@ -184,7 +184,7 @@ def _damage_explained(path: Path) -> Iterator[None]:
 
 @contextmanager
 def explained(folder: Path) -> Iterator[None]:
-    """Turn a full disk and missing permissions into errors that say what to do."""
+    """Turn a full disk and missing permissions into errors with a remedy."""
     try:
         yield
     except OSError as error:

@@ -31,9 +31,9 @@ def find_segments(
 ) -> list[Segment]:
     """The intervals of one video; `scores` are (windows, classes), windows in order of time.
 
-    A window speaks for the times that are nearer to its centre than to any other; the first and the
-    last also for the ends of the video. Two windows without overlap are divided in the middle
-    between them. `shots` numbers the shots of the windows: nothing is smoothed across a cut.
+    The scores at a time are those of the window with the nearest centre; the first and the last
+    window extend to the ends of the video. Two windows without overlap meet in the middle between
+    them. `shots` numbers the shots of the windows: nothing is smoothed across a cut.
     """
     if not len(starts):
         return []

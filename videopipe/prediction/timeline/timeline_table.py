@@ -28,7 +28,7 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class VideoTimeline:
-    """The intervals of one video; none where nothing was sure, or where it failed."""
+    """The intervals of one video; empty if no class reached the threshold or the video failed."""
 
     id: str
     path: str

@@ -76,7 +76,7 @@ class FrameNumberDecoder:
         if min(times_seconds) > end_seconds + END_TOLERANCE_SECONDS:
             raise EndOfVideoError(
                 self.path,
-                f"frames after {min(times_seconds):.2f} s were asked for; "
+                f"frames after {min(times_seconds):.2f} s were requested; "
                 f"it ends at {end_seconds:.2f} s",
             )
         numbers = [

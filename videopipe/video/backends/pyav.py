@@ -89,7 +89,8 @@ class PyavDecoder:
         self.cursor.stop()
         self._stream.close()
         # Reading the display matrix of a PyAV frame creates a reference cycle. Full collections are
-        # rare, so about a hundred such frames would stay in memory. Young generations are cheap.
+        # rare, so about a hundred such frames would stay in memory. Collecting the two youngest
+        # generations is fast.
         gc.collect(1)
 
     def frames_at(self, times_seconds: Sequence[float]) -> Tensor:
@@ -150,7 +151,7 @@ class PyavDecoder:
         if seconds > end_seconds + END_TOLERANCE_SECONDS:
             raise EndOfVideoError(
                 self.path,
-                f"frames after {seconds:.2f} s were asked for; it ends at {end_seconds:.2f} s",
+                f"frames after {seconds:.2f} s were requested; it ends at {end_seconds:.2f} s",
             )
 
     def _picture(self, frame: Any) -> Pixels:

@@ -64,7 +64,7 @@ class FrameCursor:
 
     @property
     def length(self) -> Length:
-        """The length; it is corrected when less can be decoded than the header says."""
+        """The length; it is corrected when the video ends before the duration in the header."""
         assert self._length is not None
         return self._length
 
@@ -161,7 +161,7 @@ class FrameCursor:
         return self._following
 
     def _note_end(self) -> None:
-        """Correct the length when the video ends before the header says."""
+        """Correct the length when the video ends before the duration in its header."""
         end_seconds, promised = self.end_seconds, self._length
         if promised and end_seconds < promised.duration_seconds - END_TOLERANCE_SECONDS:
             self.notes.append(
@@ -188,7 +188,7 @@ class FrameCursor:
         for number, frame in enumerate(self.stream.frames(self._is_wanted)):
             stamp = number if self.clock == "count" else getattr(frame, self.clock)
             if stamp is None and self.clock == "dts" and self.stream.last_packet_dts is not None:
-                # The last frames come out when the decoder is flushed, without a packet.
+                # The decoder returns the last frames when it is flushed, without a packet.
                 after = self.stream.last_packet_dts if last is None else last
                 stamp = max(self.stream.last_packet_dts, after) + (frame.duration or 1)
             if stamp is None or (last is not None and stamp <= last):

@@ -1,4 +1,4 @@
-"""How long a video is: what the header says, corrected by what is checked without decoding."""
+"""The length of a video: that of its header, corrected by checks without decoding."""
 
 import itertools
 from dataclasses import dataclass, replace
@@ -10,11 +10,11 @@ from videopipe.video.backends.pyav_stream import PyavStream
 SANE_FRAME_RATES = (0.01, 400.0)  # others are the tick rate of the container
 FALLBACK_FRAME_RATE = 25.0  # of a single frame without any times
 FULLY_INDEXED = ("avi", "mov,mp4,m4a,3gp,3g2,mj2")  # formats that list every frame in the header
-COUNT_TOLERANCE = 3  # frames by which genuine AVI headers and their index disagree
+COUNT_TOLERANCE = 3  # frames by which real AVI headers and their index differ
 # MPEG program streams have a time for every few frames only, so FFmpeg's guess ends too early.
 GUESSED_LENGTH = ("mpeg",)
-# Recordings are often concatenated byte by byte, each with its own timestamps. This is seen only by
-# reading all packets, which is done for short files.
+# Recordings are often concatenated byte by byte, each with its own timestamps. Only reading all
+# packets shows this, which is done for short files.
 READ_WHOLE_BYTES = 32 * 2**20
 LARGEST_REORDERING = 17  # frames by which H.264 and HEVC reorder; more is another recording
 

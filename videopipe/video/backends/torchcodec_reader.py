@@ -68,7 +68,7 @@ class TorchcodecDecoder:
         if min(times_seconds) > info.duration_seconds + END_TOLERANCE_SECONDS:
             raise EndOfVideoError(
                 self.path,
-                f"frames after {min(times_seconds):.2f} s were asked for; "
+                f"frames after {min(times_seconds):.2f} s were requested; "
                 f"it ends at {info.duration_seconds:.2f} s",
             )
         if self._in_order and max(times_seconds) > info.duration_seconds - 3 / self._frame_rate:

@@ -1,4 +1,4 @@
-"""What the path of a video stands for: a file, an object behind a URL, a member of a tar shard.
+"""Kinds of paths of a video: a file, an object behind a URL, a member of a tar shard.
 
 videos/a.mp4                 a file, or a folder of frames
 s3://bucket/a.mp4            an object; any protocol of fsspec

@@ -1,6 +1,6 @@
-"""Objects behind URLs, by the drivers of fsspec: what they are, and copies of them.
+"""Objects behind URLs, by the drivers of fsspec: their properties, and copies of them.
 
-A copy that is interrupted continues at the byte where it stopped, after a pause that doubles every
+An interrupted copy resumes at the byte where it stopped, after a pause that doubles every
 time. An object that changes meanwhile is copied from its beginning.
 """
 
@@ -35,7 +35,7 @@ PERMANENT = (FileNotFoundError, PermissionError, IsADirectoryError, ImportError,
 
 @dataclass(frozen=True)
 class RemoteObject:
-    """What a server says of an object."""
+    """Properties of an object, from its server."""
 
     size_bytes: int | None
     version: tuple[str, ...]  # equal as long as the object is the same
@@ -64,7 +64,7 @@ def file_system(url: str) -> tuple[Any, str]:
 
 
 def describe(url: str) -> RemoteObject:
-    """What the server says of the object at this moment."""
+    """Ask the server for the current properties of an object."""
     driver, path = file_system(url)
     driver.invalidate_cache(path)
     options = INFO_OPTIONS.get(url.partition("://")[0].lower(), {})

@@ -1,7 +1,7 @@
 """Files that exist for as long as a video is decoded, in one folder of bounded size.
 
-Each file is locked by the process that uses it. A process that is killed gives its lock up, and the
-next one that needs a file removes what is not locked, so nothing has to be cleaned by hand.
+Each file is locked by the process that uses it. The lock of a killed process is released, and the
+next process that needs a file removes all files without a lock, so no manual cleaning is needed.
 
 VIDEOPIPE_SCRATCH names the folder (default: in the system's folder for temporary files), and
 VIDEOPIPE_SCRATCH_GIGABYTES bounds it (default: 32).

@@ -1,4 +1,4 @@
-"""Members of tar files (WebDataset shards): which there are, and where their bytes lie."""
+"""Members of tar files (WebDataset shards): their names, and the positions of their bytes."""
 
 import json
 import tarfile
@@ -37,7 +37,7 @@ def _local_members(shard: str, _size: int, _changed: int) -> Members:
 
 @lru_cache(8)
 def _remote_members(shard: str, version: tuple[str, ...]) -> Members:
-    """Found once by a request for each header, and kept for the other processes."""
+    """Find the members once by a request for each header, and cache them for other processes."""
     digest = blake2b(repr((shard, version)).encode(), digest_size=12).hexdigest()
     index = scratch_folder() / "indexes" / f"{digest}.json"
     try:

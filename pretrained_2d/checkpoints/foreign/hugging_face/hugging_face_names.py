@@ -90,7 +90,7 @@ RULES: Mapping[str, Rules] = {
     "convnextv2": _CONVNEXT,
     "resnet": _RESNET,
 }
-_TOWERS = {"clip_vision_model", "siglip_vision_model"}  # may lie beside a text tower
+_TOWERS = {"clip_vision_model", "siglip_vision_model"}  # of pairs with a text tower
 _OF_TEXT = ("text_model.", "text_projection.", "logit_scale", "logit_bias")
 
 

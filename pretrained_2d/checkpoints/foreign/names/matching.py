@@ -12,7 +12,7 @@ from pretrained_2d.checkpoints.foreign.names.naming import Convention
 # `student.backbone.`. Any dotted prefix that this share of the names have in common is tried.
 SHARE_OF_NAMES, DEEPEST_PREFIX = 0.2, 6
 LARGEST_HEAD = 4  # tensors of a foreign head that structure may leave over: two linear layers
-COUNTER = "num_batches_tracked"  # of batch norms; only some programs save it, and nothing reads it
+COUNTER = "num_batches_tracked"  # of batch norms; only some programs save it, and it is not used
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,7 @@ INCEPTION = (
             (r"^inception_i3d/", ""),
             (r"^Mixed_(\w\w)/Branch_([03])/Conv3d_0[ab]_1x1/", r"layers.mixed_\1.branch_\2."),
             (r"^Mixed_(\w\w)/Branch_([12])/Conv3d_0a_1x1/", r"layers.mixed_\1.branch_\2.0."),
-            # The published Mixed_5b has one layer whose name says 0a where the others say 0b.
+            # In the published Mixed_5b one layer is named 0a where the others are named 0b.
             (r"^Mixed_(\w\w)/Branch_([12])/Conv3d_0[ab]_3x3/", r"layers.mixed_\1.branch_\2.1."),
             (r"^Conv3d_(\w\w)_\dx\d/", r"layers.conv_\1."),
             (r"^Logits/Conv3d_0c_1x1/(Conv_0|conv_3d)/", "head."),

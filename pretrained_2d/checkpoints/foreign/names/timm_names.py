@@ -37,13 +37,13 @@ def _converted(
     tensors: Mapping[str, Tensor], network: nn.Module, prefix: str, tower: str, convert: Any
 ) -> Match | None:
     inside = [name for name in tensors if name.startswith(prefix)]
-    # A tower alone: what lies beside it is no part of it. Else only names that would become one.
+    # Take only names with the prefix for a tower saved alone, or if two names would become one.
     collide = len({name.removeprefix(prefix) for name in tensors}) < len(tensors)
     taken = inside if tower or collide else list(tensors)
     originals = {tower + name.removeprefix(prefix): name for name in taken}
     stripped = {name: tensors[original] for name, original in originals.items()}
     try:
-        with redirect_stdout(StringIO()):  # timm prints what it looks for in vain
+        with redirect_stdout(StringIO()):  # timm prints the names that it does not find
             converted = convert(dict(stripped), network.network)
     except (AssertionError, AttributeError, IndexError, KeyError, RuntimeError, TypeError,
             ValueError):  # fmt: skip

@@ -22,7 +22,7 @@ ENTRIES = (
 def unwrap(
     path: Path, content: Mapping[Any, Any], entry: str | None
 ) -> tuple[dict[str, Tensor], str, tuple[str, ...]]:
-    """Down through wrappers: the named tensors, where they were, and other entries beside them.
+    """Open wrappers: the named tensors, where they were, and the other entries beside them.
 
     entry: a key to follow, or a prefix of names. Raises CheckpointError that lists what is there.
     """

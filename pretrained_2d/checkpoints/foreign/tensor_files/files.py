@@ -187,7 +187,7 @@ def _read_pickled(path: Path) -> Any:
     except (RuntimeError, EOFError, ValueError, KeyError, OSError, IndexError) as error:
         if _is_torchscript(path):
             raise CheckpointError(_TORCHSCRIPT.format(path)) from error
-        if "magic number" in str(error):  # no file of torch.save, but all of its classes are plain
+        if "magic number" in str(error):  # a plain pickle, which torch.load does not read
             return _read_plain_pickle(path, "")
         reason = str(error).strip().splitlines()
         raise CheckpointError(

@@ -1,4 +1,4 @@
-"""Files as people have them: private heads, other heads, encoders, several networks in one file."""
+"""Common kinds of files: private heads, other heads, encoders, several networks in one file."""
 
 from pathlib import Path
 

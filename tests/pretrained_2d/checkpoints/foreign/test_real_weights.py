@@ -1,4 +1,4 @@
-"""Published weights on real pictures and clips; skipped where the shared folder is not."""
+"""Published weights on real pictures and clips; skipped without the shared folder."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def accuracy(folder: Path, pictures: list[Path]) -> float:
     return right / len(pictures)
 
 
-def test_efficientnet_lite_is_mapped_by_structure_and_says_so(weights, tmp_path) -> None:
+def test_efficientnet_lite_is_matched_by_structure_and_reports_it(weights, tmp_path) -> None:
     file = weights / "efficientnet-lite0-57934424.pth"
     card, report = adopt(Adoption(checkpoint=file, architecture=LITE), tmp_path)
     assert "order and shapes" in report.convention
@@ -51,14 +51,14 @@ def test_efficientnet_lite_is_mapped_by_structure_and_says_so(weights, tmp_path)
     assert card.provenance["matched_by"] == report.convention
 
 
-def test_efficientnet_lite_names_real_pictures(weights, pictures, tmp_path) -> None:
+def test_efficientnet_lite_classifies_real_pictures(weights, pictures, tmp_path) -> None:
     file = weights / "efficientnet-lite0-57934424.pth"
     adopt(Adoption(checkpoint=file, architecture=LITE), tmp_path)
     assert accuracy(tmp_path, pictures[::8]) >= 0.8  # 25 pictures; 88.6 % of 500 are right
 
 
 @pytest.mark.slow
-def test_efficientnet_lite_on_all_pictures_and_wrong_normalisation_shows(
+def test_efficientnet_lite_on_all_pictures_and_with_wrong_normalisation(
     weights, pictures, tmp_path
 ) -> None:
     file = weights / "efficientnet-lite0-57934424.pth"
@@ -111,7 +111,7 @@ def name_clip(i3d, path: Path) -> tuple[str, float]:
     return card.labels[int(chances.argmax())], float(chances.max())
 
 
-def test_inception_i3d_names_a_real_clip(i3d, shared: Path) -> None:
+def test_inception_i3d_classifies_a_real_clip(i3d, shared: Path) -> None:
     _, card, report = i3d
     assert report.convention == "DeepMind's names"
     assert (report.matched, report.left_out, report.new) == (230, (), ())

@@ -14,8 +14,8 @@ def file_of(state: dict[str, Tensor], name: str = "weights.pth") -> TensorFile:
     return TensorFile(Path(name), dict(state))
 
 
-def stirred(network: nn.Module) -> nn.Module:
-    """Noise is added to every weight: zeros and ones would hide mistakes."""
+def with_noise(network: nn.Module) -> nn.Module:
+    """Add noise to every weight, because zeros and ones would hide mistakes."""
     for parameter in network.parameters():
         with torch.no_grad():
             scale = 0.05 if parameter.ndim > 1 else 0.3
@@ -40,10 +40,10 @@ def original_names(state: dict[str, Tensor]) -> dict[str, Tensor]:
 @pytest.mark.parametrize("source", ["timm", "torchvision", "original"])
 def test_convnext_tiny_of_every_source_gives_the_source_s_logits(source: str) -> None:
     if source == "torchvision":
-        theirs = stirred(torchvision.models.convnext_tiny())
+        theirs = with_noise(torchvision.models.convnext_tiny())
         state = theirs.state_dict()
     else:
-        theirs = stirred(timm.create_model("convnext_tiny"))
+        theirs = with_noise(timm.create_model("convnext_tiny"))
         state = theirs.state_dict()
         state = original_names(state) if source == "original" else state
     ours, _, report = load_foreign(file_of(state), "convnext_tiny", {})
@@ -61,7 +61,7 @@ def small_vit(**options) -> nn.Module:
 
 
 def test_vit_of_timm_gives_timm_s_logits() -> None:
-    theirs = stirred(small_vit(num_classes=7))
+    theirs = with_noise(small_vit(num_classes=7))
     options = {"width": 24, "depth": 2, "heads": 2, "image_size": 32}
     ours, found, report = load_foreign(file_of(theirs.state_dict()), "vit_base", options)
     assert report.convention == "timm's names"
@@ -75,7 +75,7 @@ def test_vit_of_timm_gives_timm_s_logits() -> None:
 @pytest.mark.parametrize("library", ["timm", "torchvision"])
 def test_vit_base_of_full_size(library: str) -> None:
     make = torchvision.models.vit_b_16 if library == "torchvision" else None
-    theirs = stirred(make() if make else timm.create_model("vit_base_patch16_224"))
+    theirs = with_noise(make() if make else timm.create_model("vit_base_patch16_224"))
     ours, _, report = load_foreign(file_of(theirs.state_dict()), "vit_base", {})
     assert library in report.convention
     signal = torch.randn(1, 3, 224, 224)
@@ -132,7 +132,7 @@ def test_half_precision_is_converted_and_reported() -> None:
 
 
 def unnamed(network: nn.Module) -> dict[str, torch.Tensor]:
-    """The tensors in order, under names that say nothing but their kind."""
+    """The tensors in order, under names that contain only their kind."""
     return {
         f"part_{index}.{name.rpartition('.')[2]}": tensor
         for index, (name, tensor) in enumerate(network.state_dict().items())
@@ -141,7 +141,7 @@ def unnamed(network: nn.Module) -> dict[str, torch.Tensor]:
 
 
 def test_tensors_are_matched_by_structure_where_names_differ() -> None:
-    theirs = stirred(build("timm/test_resnet", num_classes=4))
+    theirs = with_noise(build("timm/test_resnet", num_classes=4))
     state = unnamed(theirs.network)
     ours, found, report = load_foreign(file_of(state), "timm/test_resnet", {})
     assert "order and shapes" in report.convention
@@ -153,7 +153,7 @@ def test_tensors_are_matched_by_structure_where_names_differ() -> None:
 
 
 def test_structure_leaves_out_a_head_that_is_not_wanted() -> None:
-    theirs = stirred(build("timm/test_resnet", num_classes=4))
+    theirs = with_noise(build("timm/test_resnet", num_classes=4))
     state = unnamed(theirs.network)
     encoder, found, report = load_foreign(file_of(state), "timm/test_resnet", {}, head="drop")
     assert "order and shapes" in report.convention
@@ -165,7 +165,7 @@ def test_structure_leaves_out_a_head_that_is_not_wanted() -> None:
 
 
 def test_structure_leaves_out_a_private_head_of_two_layers() -> None:
-    theirs = stirred(build("timm/test_resnet", num_classes=0))
+    theirs = with_noise(build("timm/test_resnet", num_classes=0))
     head = {
         f"private_{place}.{kind}": torch.zeros(5, *size)
         for place in (1, 3)
@@ -185,7 +185,7 @@ def test_structure_leaves_out_a_private_head_of_two_layers() -> None:
 
 
 def test_original_names_of_a_network_that_timm_has_go_through_timm() -> None:
-    theirs = stirred(timm.create_model("convnext_tiny", num_classes=3))
+    theirs = with_noise(timm.create_model("convnext_tiny", num_classes=3))
     state = {f"module.{name}": t for name, t in original_names(theirs.state_dict()).items()}
     ours, _, report = load_foreign(file_of(state), "timm/convnext_tiny", {})
     assert report.convention == "timm's own conversion"
@@ -276,7 +276,7 @@ MISFITS = {
 
 
 @pytest.mark.parametrize("kind", MISFITS)
-def test_a_misfit_shows_names_and_shapes_side_by_side(kind: str) -> None:
+def test_a_mismatch_shows_names_and_shapes_side_by_side(kind: str) -> None:
     architecture, change, message = MISFITS[kind]
     options = SMALL if architecture == "convnext_tiny" else {}
     with pytest.raises(CheckpointError, match=message):

@@ -1,8 +1,8 @@
 """Networks as the public S4ND code names and computes them, written down from its documentation.
 
 Each class of names is a dictionary of random tensors; each forward is plain functional code on that
-dictionary, independent of our networks. The S4ND layers inside are `s4nd.from_reference`, which has
-dumps of the reference layer of its own to answer to.
+dictionary, independent of our networks. The S4ND layers inside are `s4nd.from_reference`, which is
+tested against dumps of the reference layer.
 """
 
 import torch

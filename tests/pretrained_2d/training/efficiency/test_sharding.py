@@ -1,4 +1,4 @@
-"""Two processes that hold half of every parameter do what one does with all of them."""
+"""Two processes with half of every parameter each give the result of one process."""
 
 import shutil
 from pathlib import Path

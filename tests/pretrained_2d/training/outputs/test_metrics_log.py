@@ -19,7 +19,7 @@ def test_a_line_cut_short_by_a_kill_is_left_out(tmp_path):
     assert read_metrics(log.path) == [{"step": 1}]
 
 
-def test_nothing_written_yet_is_no_bytes(tmp_path):
+def test_a_missing_log_has_zero_bytes(tmp_path):
     log = MetricsLog(tmp_path / "metrics.jsonl")
     assert log.size() == 0
     log.cut(0)

@@ -64,14 +64,14 @@ def test_an_existing_checkpoint_is_replaced_only_when_asked_to(
         ("--labels nowhere.txt", "neither a file nor a list"),
     ],
 )
-def test_mistakes_are_one_message_and_exit_1(extra, message, weights, tmp_path, capsys) -> None:
+def test_an_error_is_one_message_and_exit_1(extra, message, weights, tmp_path, capsys) -> None:
     arguments = f"adopt {weights} --architecture timm/test_resnet --out {tmp_path}/model {extra}"
     assert main(arguments.split()) == 1
     assert message in capsys.readouterr().err
     assert not (tmp_path / "model").exists()
 
 
-def test_a_misfit_shows_both_sides(weights: Path, tmp_path: Path, capsys) -> None:
+def test_a_mismatch_shows_both_sides(weights: Path, tmp_path: Path, capsys) -> None:
     arguments = f"adopt {weights} --architecture timm/test_convnext --out {tmp_path}/model"
     assert main(arguments.split()) == 1
     error = capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`videopipe bench` measures real files, notices what is wrong, and says what to set."""
+"""`videopipe bench` measures real files, reports problems, and recommends settings."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`videopipe evaluate` measures what the stage measures, resumes, and explains what it refuses."""
+"""`videopipe evaluate` gives the numbers of the stage, resumes, and explains its errors."""
 
 import shutil
 from collections.abc import Callable

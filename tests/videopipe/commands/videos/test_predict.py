@@ -111,8 +111,8 @@ def test_windows_and_embeddings(model, videos, tmp_path):
         (["--out", "x.csv", "--windows", "--clips", "2"], 2, "clips is for whole videos"),
         (["--out", "x.csv", "--top-k", "0"], 2, "--top-k is 0; expected 1 or more"),
         (["--out", "x.csv", "--workers", "0"], 2, "--workers is 0; expected 1 or more"),
-        (["--out", "x.csv", "--on", "0.4"], 2, "--on: of use with a timeline only; add --timeline"),
-        (["--out", "x.csv", "--patience-seconds", "1"], 2, "of use with --stream only"),
+        (["--out", "x.csv", "--on", "0.4"], 2, "--on: for timelines only; add --timeline"),
+        (["--out", "x.csv", "--patience-seconds", "1"], 2, "works with --stream only"),
         (["--out", "x.csv", "--clip-seconds", "0"], 2, "--clip-seconds is 0.0; expected more"),
         (["--out", "x.csv", "--device", "gpu"], 2, "device is 'gpu'; expected auto, cpu, cuda"),
         (["--out", "x.csv", "--device", "meta"], 1, "device 'meta' does not work here"),
@@ -211,7 +211,7 @@ def test_the_command_resumes_after_a_signal(model, videos, tmp_path, end, code):
 
 
 def test_rows_appear_before_the_list_of_videos_ends(model, videos, tmp_path):
-    """Paths on standard input, whose end is written only when the first row is there."""
+    """Paths on standard input; the last one is written after the first row has appeared."""
     out = tmp_path / "out.csv"
     started = [sys.executable, "-m", "videopipe", *words(model, "-", "--out", str(out))]
     pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.DEVNULL}

@@ -1,4 +1,4 @@
-"""The samplers do what their docstrings say, and cover what they promise."""
+"""The samplers return the clips of their docstrings, and windows cover the whole video."""
 
 from itertools import pairwise
 
@@ -37,7 +37,7 @@ def test_worked_examples() -> None:
 
 
 def test_what_differs_by_rounding_is_the_same() -> None:
-    """A rest below a millisecond makes no further window, one above does."""
+    """A remainder below a millisecond gives no further window; a longer one does."""
     for tail, windows in ((-0.0009, 2), (0.0, 2), (0.0009, 2), (0.0011, 3)):
         assert len(adjacent_windows(4 + tail, 2)) == windows
         assert len(sliding_windows(4 + tail, 2, 2)) == windows

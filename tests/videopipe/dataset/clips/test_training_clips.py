@@ -1,4 +1,4 @@
-"""The same clips for the same seed, epoch and item, whatever reads them."""
+"""The same seed, epoch and item give the same clip in any process."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a trial run says about layers, on networks small enough to know the answer."""
+"""The trial run classifies the layers of small networks with known answers."""
 
 import pytest
 import torch

@@ -45,7 +45,7 @@ def test_ray_is_not_started_by_many_processes(tiny_model, tmp_path):
     pytest.importorskip("ray", reason=NEEDS_RAY)
     request = TableRequest(model=tiny_model, out=tmp_path / "x.csv", engine="ray")
     run = SharedRun("run", Path(tmp_path), 0, 2)
-    # It does not come to the columns and the writer.
+    # The error is raised before columns and writer are used.
     work = PredictionWork(request, None, PredictionPlan([], []), run, None)  # type: ignore[arg-type]
     with pytest.raises(VideopipeError, match="distributes the work itself"):
         predict_tasks(work)

@@ -33,7 +33,7 @@ def video(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Takes 5 frames per second, sees the past only."""
+    """A causal network for 5 frames per second."""
     folder = tmp_path_factory.mktemp("model")
     save_image_network(folder / "2d", 3, labels=("a", "b", "c"))
     options = InflationOptions(

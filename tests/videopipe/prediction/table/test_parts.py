@@ -99,7 +99,7 @@ def test_a_killed_writer_loses_no_row_and_doubles_none(tmp_path):
     assert not list(tmp_path.glob("*.journal"))
 
 
-def test_a_damaged_part_is_named_with_a_way_out(tmp_path):
+def test_a_damaged_part_is_named_with_a_remedy(tmp_path):
     path = tmp_path / "part-1.parquet"
     path.write_bytes(b"PAR1 but no more")
     with pytest.raises(DataError, match="delete this file to have its videos predicted again"):

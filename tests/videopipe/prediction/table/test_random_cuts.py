@@ -26,8 +26,10 @@ lives = st.lists(
 )  # fmt: skip
 
 
-def live(folder: Path, run: int, first: int, life: tuple[int, int, int, bool], suffix: str) -> int:
-    """One process that adds rows from `first` on and is killed; rows that it has added."""
+def add_until_killed(
+    folder: Path, run: int, first: int, life: tuple[int, int, int, bool], suffix: str
+) -> int:
+    """Add rows from `first` on as one process that is killed; returns the number of rows."""
     added, rows_per_part, cut, between = life
     writer = PartWriter(folder, f"run-{run}", SCHEMA, suffix, rows_per_part=rows_per_part)
     for number in range(first, first + added):
@@ -50,7 +52,7 @@ def test_no_row_is_lost_or_doubled(lives, order_seed, suffix: str) -> None:
         folder, done = Path(top, "parts"), 0
         folder.mkdir()
         for run, life in enumerate(lives):
-            done += live(folder, run, done, life, suffix)
+            done += add_until_killed(folder, run, done, life, suffix)
             recover_journals(folder, SCHEMA, suffix)
             assert not list(folder.glob("*.journal"))
             parts = list_parts(folder, suffix)
@@ -72,7 +74,7 @@ def test_no_row_is_lost_or_doubled(lives, order_seed, suffix: str) -> None:
 def test_a_journal_damaged_by_a_power_failure_gives_back_its_whole_lines(
     count: int, damages: list[tuple[int, int, bytes]]
 ) -> None:
-    """Blocks of NUL or other bytes anywhere: rows that were hit may go, no wrong row comes."""
+    """With blocks of NUL or other bytes anywhere, damaged rows may be lost; no row is wrong."""
     with tempfile.TemporaryDirectory() as top:
         folder = Path(top)
         writer = PartWriter(folder, "run-0", SCHEMA, ".parquet", rows_per_part=100)

@@ -22,7 +22,7 @@ def windows(*best: tuple[int, float]) -> tuple[list[float], list[float], np.ndar
 def test_a_change_lies_in_the_middle_between_the_centres():
     found = find_segments(*windows((0, 0.9), (0, 0.7), (1, 0.8), (1, 0.8)), LABELS, EXACT)
     assert [segment[:3] for segment in found] == [(0.0, 2.5, "a"), (2.5, 5.0, "b")]
-    # The first window speaks for 1.5 s (from the start of the video), the second for one.
+    # The first window covers 1.5 s (from the start of the video), the second one second.
     assert found[0].score == pytest.approx((0.9 * 1.5 + 0.7 * 1.0) / 2.5)
 
 

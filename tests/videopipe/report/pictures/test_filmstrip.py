@@ -37,7 +37,7 @@ def test_a_strip_says_what_it_shows(video: Path) -> None:
     assert "good.mp4" in strip.alt
 
 
-def test_files_that_hang_crash_or_are_no_videos_cost_their_own_strip_only(
+def test_files_that_hang_crash_or_are_no_videos_lose_only_their_strip(
     video: Path, tmp_path: Path
 ) -> None:
     requests = [StripRequest(tmp_path / f"{name}.mp4", name) for name in ("hangs", "crashes")]

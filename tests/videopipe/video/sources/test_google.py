@@ -1,4 +1,4 @@
-"""`gs://` by gcsfs, against a server on loopback that speaks the JSON API."""
+"""`gs://` by gcsfs, against a server on loopback with the JSON API."""
 
 import random
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Multiplying a folded signal by a matrix over its steps, in whatever layout it comes.
+"""Multiplying a folded signal by a matrix over its steps, in any memory layout.
 
 Convolutions on CPU give channels first or channels last, attention gives tokens; copying to
 another layout costs more than the product. So the signal is viewed as rows (clips, steps, places,
@@ -14,7 +14,7 @@ from torch import Tensor
 from s4nd import compiled
 from s4nd.layer import without_autocast
 
-# Up to so many steps, loops over the signal as it lies are faster than products of matrices.
+# Up to this many steps, loops over the signal in place are faster than matrix products.
 MOST_STEPS, MOST_STEPS_OF_LARGE, LARGE = 16, 32, 2**23  # one matrix per channel
 MOST_STEPS_OF_ONE = 8  # one matrix for all
 WIDTH, NARROWEST = 128, 16  # neighbouring numbers, which the loops treat as channels of one matrix
@@ -77,9 +77,9 @@ class _ProductPerChannel(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, matrix: Tensor, signal: Tensor) -> Tensor:
-        """Channels to the front, multiply, channels to the back: (rows, channels), no view.
+        """Move channels to the front, multiply, move them back: (rows, channels), not a view.
 
-        Networks may change what they are given in place, which autograd forbids for views.
+        Networks may change their input in place, which autograd forbids for views.
         """
         with without_autocast(signal.device.type):
             front = _channels_front(signal)

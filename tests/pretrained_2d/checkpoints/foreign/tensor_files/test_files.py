@@ -156,7 +156,7 @@ def test_settings_of_training_programs_are_no_obstacle(tmp_path: Path) -> None:
 
 
 class Attack:
-    """Unpickling this would write a file: the ordinary way to run code from a checkpoint."""
+    """Unpickling this would write a file; a checkpoint can run any code in this way."""
 
     def __init__(self, target: Path) -> None:
         self.target = target
