@@ -53,10 +53,12 @@ def file_system(url: str) -> tuple[Any, str]:
 
         found: tuple[Any, str] = fsspec.core.url_to_fs(url)
     except ImportError as error:
-        protocol = url.partition("://")[0]
+        protocol = url.partition("://")[0].lower()
+        extra = "gcs" if protocol in ("gs", "gcs") else "remote"
+        others = "" if extra == "gcs" else " installs those for https:// and s3://"
         raise DataError(
             f"{protocol}:// needs a driver that is not installed ({error}); "
-            "pip install 'videopipe[remote]' installs those for https:// and s3://"
+            f"pip install 'videopipe[{extra}]'{others}"
         ) from None
     except ValueError as error:
         raise DataError(f"{url}: {error}; expected s3://, gs://, hf:// or https://") from None

@@ -94,6 +94,18 @@ def test_any_driver_of_fsspec():
         file_system("nowhere://a.mp4")
 
 
+@pytest.mark.parametrize(("url", "extra"), [("gs://a/b.mp4", "gcs"), ("s3://a/b.mp4", "remote")])
+def test_a_missing_driver_names_its_extra(monkeypatch, url, extra):
+    def missing(_: str) -> None:
+        raise ImportError("Install the driver")  # as fsspec does
+
+    monkeypatch.setattr(fsspec.core, "url_to_fs", missing)
+    with pytest.raises(
+        DataError, match=rf"\(Install the driver\); pip install 'videopipe\[{extra}\]'"
+    ):
+        file_system(url)
+
+
 def test_the_scratch_folder_is_bounded(site, monkeypatch):
     monkeypatch.setenv("VIDEOPIPE_SCRATCH_GIGABYTES", str(700_000 / 2**30))
     with (
