@@ -100,7 +100,7 @@ def test_splits_become_mean_and_spread_of_one_row(tmp_path: Path) -> None:
     assert found["paired"]["length=1"]["trials"] == 120, "the same video of another split is apart"
     text = (tmp_path / "out" / "table.md").read_text()
     assert "80.0 ± 8.7" in text
-    assert "standard deviation over the splits" in text
+    assert "standard deviation over the repeats" in text
 
 
 def test_a_setting_that_is_the_same_everywhere_is_in_no_name(tmp_path: Path) -> None:

@@ -42,8 +42,8 @@ def notes(rows: Sequence[ComparisonRow], paper_percent: Mapping[str, float]) -> 
     found[0] += " Intervals: Wilson, 95 %; videos of one recording are not independent."
     if any(row.repeats > 1 for row in rows):
         found.append(
-            "± is the standard deviation over the splits. Intervals and p-values allow for the "
-            "videos that splits share and for the variation from split to split."
+            "± is the standard deviation over the repeats (splits or seeds). Intervals and "
+            "p-values allow for the videos that repeats share and for the variation between them."
         )
     if any(row.protocol == "paper" for row in rows):
         found.append(PAPER_PROTOCOL_NOTE)

@@ -1,5 +1,6 @@
 """Plots of a run: learning curves, confusion, accuracy by class, calibration, durations."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,9 @@ from numpy.typing import NDArray
 from videopipe.report.pictures.canvas import COLOURS, INK, Canvas, Picture, plain_log_scale
 
 Points = Sequence[tuple[float, float]]
+MOST_INSIDE = 8  # lines whose legend fits inside the axes; that of more is below them
+LONGEST_IN_TWO_COLUMNS = 40  # letters
+LEGEND_LINE_INCHES = 0.15
 
 
 def curves(
@@ -24,7 +28,9 @@ def curves(
     """One line per series."""
     lines = f"{len(series)} lines: {', '.join(series)}." if len(series) > 1 else ""
     alt = f"{title}, by {x}. {meaning} {lines}".strip()
-    with Canvas(name, title, alt, size=(5.2, 3.2)) as canvas:
+    columns = 2 if max(map(len, series), default=0) <= LONGEST_IN_TWO_COLUMNS else 1
+    below = math.ceil(len(series) / columns) if len(series) > MOST_INSIDE else 0  # legend lines
+    with Canvas(name, title, alt, size=(5.2, 3.2 + below * LEGEND_LINE_INCHES)) as canvas:
         for index, (label, points) in enumerate(series.items()):
             horizontal, vertical = zip(*points, strict=True) if points else ((), ())
             style = ("-", "--", ":", "-.")[index // len(COLOURS) % 4]
@@ -33,8 +39,10 @@ def curves(
         canvas.axes.set(xlabel=x, ylabel=y, title=title)
         if log:
             plain_log_scale(canvas.axes)
-        if len(series) > 1:
-            canvas.axes.legend(fontsize=7, ncols=1 + len(series) // 9)
+        if below:
+            canvas.figure.legend(loc="outside lower left", fontsize=6, ncols=columns)
+        elif len(series) > 1:
+            canvas.axes.legend(fontsize=7)
     return canvas.picture
 
 
