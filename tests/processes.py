@@ -6,7 +6,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+
+import psutil
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 # One thread each, since tests run side by side; ACCELERATE_USE_CPU keeps GPUs out.
@@ -84,7 +87,13 @@ def start_paused(
 
 def kill(process: subprocess.Popen[str]) -> None:
     """SIGKILL for a process and everything it started."""
+    # Launchers start their processes in sessions of their own.
+    started = psutil.Process(process.pid).children(recursive=True)
     os.killpg(process.pid, signal.SIGKILL)
+    for one in started:
+        with suppress(psutil.NoSuchProcess):
+            one.kill()
+    psutil.wait_procs(started)
     process.wait()
     assert process.stdout is not None
     process.stdout.close()
