@@ -92,6 +92,7 @@ def scores_of(row: dict) -> tuple[object, ...]:
     return row["status"], row["content_id"], row["label_1"], row["probability_1"]
 
 
+@pytest.mark.slow
 def test_one_list_of_all_sources_has_one_row_per_video(
     tiny_model, films, site, tmp_path, in_environment
 ):
