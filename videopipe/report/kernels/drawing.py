@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -9,6 +10,8 @@ from matplotlib.ticker import MaxNLocator
 
 from videopipe.report.kernels.axes import DrawnAxis, Values, response
 from videopipe.report.pictures.canvas import COLOURS, INK, Canvas, Picture, plain_log_scale
+
+LONGEST_NAME = 28  # letters above a panel
 
 
 def kernels(
@@ -147,9 +150,10 @@ def _panels(
     rows = math.ceil(len(drawn) / columns)
     size = (max(4.8, 2.4 * columns), 1.7 * rows + 0.9)
     with Canvas(name, title, alt, size=size, grid=(rows, columns)) as canvas:
-        for axes, one in zip(canvas.all_axes, drawn, strict=False):
+        names = panel_names([one.layer for one in drawn])
+        for axes, one, label in zip(canvas.all_axes, drawn, names, strict=False):
             panel(axes, one)
-            axes.set_title(one.layer[-28:], fontsize=7)
+            axes.set_title(label, fontsize=7)
             axes.tick_params(labelsize=6)
         for axes in canvas.all_axes[len(drawn) :]:
             axes.axis("off")
@@ -158,3 +162,18 @@ def _panels(
         canvas.figure.supxlabel(x, fontsize=8)
         canvas.figure.supylabel(y, fontsize=8)
     return canvas.picture
+
+
+def panel_names(layers: Sequence[str]) -> list[str]:
+    """Names of layers without the parts that all begin or end with: short enough for a panel."""
+    parts = [layer.split(".") for layer in layers]
+    first = _count_shared(parts)
+    last = _count_shared([each[:first:-1] for each in parts])
+    kept = [".".join(each[first : len(each) - last]) for each in parts]
+    return [(short or layer)[-LONGEST_NAME:] for short, layer in zip(kept, layers, strict=True)]
+
+
+def _count_shared(lists: Sequence[Sequence[str]]) -> int:
+    """How many items all lists begin with."""
+    same = (len(set(items)) == 1 for items in zip(*lists, strict=False))
+    return sum(takewhile(bool, same))

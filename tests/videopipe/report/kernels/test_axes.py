@@ -7,6 +7,7 @@ from torch import nn
 
 from pretrained_2d.checkpoints.card import ModelCard
 from s4nd import S4ND, AxisConfig
+from videopipe.report.kernels import drawing
 from videopipe.report.kernels.axes import draw_axes, response, seconds_per_step
 from videopipe.report.kernels.space import plane_kernels
 
@@ -64,3 +65,12 @@ def test_pictures_of_two_models_have_two_names_and_say_whose_cut_they_show() -> 
     assert plain.name != cut.name
     assert "α = 0.2 (the layer has no bandlimit of its own" in plain.alt
     assert "α = 0.4 (this layer's own)" in cut.alt
+
+
+def test_names_of_panels_leave_out_what_all_share() -> None:
+    layers = [f"network.blocks.{n}.conv.time.kernel" for n in (0, 11)]
+    assert drawing.panel_names(layers) == ["0", "11"]
+    stem = "network.stem.time.kernel"
+    assert drawing.panel_names([stem, layers[0]]) == ["stem", "blocks.0.conv"]
+    assert drawing.panel_names([stem]) == [stem]
+    assert drawing.panel_names(["space", "space.time"]) == ["space", "time"]
