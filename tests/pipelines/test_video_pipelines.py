@@ -45,7 +45,7 @@ ROWS = {
         "gesture_state_spaces.length=4",
         "gesture_scores_shuffled",
     ],
-    "motion_probes.yaml": ["head=mean", "head=s4nd"],
+    "motion_probes.yaml": ["jhmdb_probes.head=mean", "jhmdb_probes.head=s4nd"],
     "weizmann.yaml": ["method=none", "method=i3d", "method=s3d", "length=1", "length=20"],
 }
 

@@ -174,7 +174,7 @@ def test_an_unexpected_error_with_an_odd_argument_is_still_reported(tmp_path):
     script = (
         "import sys\n"
         "from videopipe import cli\n"
-        "from videopipe.commands import predict\n"
+        "from videopipe.commands.videos import predict\n"
         "def fail(args): raise RuntimeError('broken')\n"
         "predict.main = fail\n"
         "sys.exit(cli.main())\n"
