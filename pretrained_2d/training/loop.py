@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from pretrained_2d.checkpoints.card import ModelCard
 from pretrained_2d.randomness import Sample, derive_seed
 from pretrained_2d.training.batches import Shares, Span, lay_out, load_batches
+from pretrained_2d.training.efficiency.allocator import keeping_freed_memory
 from pretrained_2d.training.efficiency.depthwise import DepthwiseByProducts
 from pretrained_2d.training.efficiency.memory import (
     EVALUATION_BATCH_TOO_LARGE,
@@ -85,6 +86,7 @@ class TrainingRun:
         with (
             out_of_memory_as(training_batch_too_large(self.batch_size, self.recipe.accumulation)),
             naming_the_precision(self.recipe.precision),
+            keeping_freed_memory(self.accelerator.device),
         ):
             for span in self.spans:
                 if self.step < span.end:
