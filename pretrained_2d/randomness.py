@@ -15,7 +15,7 @@ import torch
 
 
 class Sample(NamedTuple):
-    """Which drawing of which item: what a sampler yields and a dataset is indexed with."""
+    """One drawing of an item. Samplers yield these; data sets are indexed with them."""
 
     item: int
     epoch: int = 0

@@ -65,9 +65,9 @@ def from_reference(
     expected = (out_channels or multiplier) * rank * (2 if bidirectional else 1)
     if kernels != expected:
         raise ValueError(
-            f"C has {kernels} kernels per channel, but bidirectional={bidirectional}, rank={rank}, "
-            f"out_channels={out_channels} and a skip of {tuple(state_dict['D'].shape)} "
-            f"make {expected}"
+            f"C has {kernels} kernels per channel; expected {expected} for "
+            f"bidirectional={bidirectional}, rank={rank}, out_channels={out_channels} and a D of "
+            f"shape {tuple(state_dict['D'].shape)}"
         )
     layer = S4ND(channels, configs, rank=rank, out_channels=out_channels, multiplier=multiplier)
     layer = layer.to(axes_found[0]["C"].dtype)

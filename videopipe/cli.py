@@ -63,8 +63,9 @@ EXIT_CODES = {
     KNOWN_ERROR: (
         "known error",
         "a problem you can fix; the message states the problem and the remedy. Also: `check` found "
-        "videos that cannot be used; `predict` or `embed` could score no video, or with `--strict` "
-        "not all; `doctor` found a problem; `bench` found no decoder that reads every clip",
+        "videos that cannot be used; `predict` or `embed` could score no video, or, with "
+        "`--strict`, not all videos; `doctor` found a problem; `bench` found no decoder that reads "
+        "every clip",
     ),
     BAD_CONFIGURATION: ("bad configuration", "bad arguments or settings; all problems are listed"),
     UNEXPECTED_ERROR: ("unexpected error", "a fault of videopipe; the traceback is in `error.log`"),
@@ -90,7 +91,7 @@ class Terminated(KeyboardInterrupt):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code, and prints the message of an error."""
     args = build_parser().parse_args(arguments)
-    for stream in (sys.stdout, sys.stderr):  # a file name may hold bytes that are no UTF-8
+    for stream in (sys.stdout, sys.stderr):  # a file name may hold bytes that are not UTF-8
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     # Threads that spin while waiting make torch ten times slower on shared cores. The variable is

@@ -38,7 +38,7 @@ def find_model(name: str | os.PathLike[str], revision: str | None = None) -> Pat
         found = snapshot_download(os.fspath(name), revision=revision, allow_patterns=files)
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         raise CheckpointError(
-            f"{name} is no folder here and could not be read from the Hugging Face hub "
+            f"{name} is not a folder and could not be read from the Hugging Face hub "
             f"({first_line(error)}); check the name, the connection, and for private models "
             "`hf auth login`"
         ) from error

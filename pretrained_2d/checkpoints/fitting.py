@@ -24,8 +24,8 @@ def check_fit(
 def load_tensors(network: nn.Module, tensors: Mapping[str, Tensor], *, strict: bool = True) -> None:
     """`load_state_dict` for tensors of a file, which hold no module versions.
 
-    Some networks (torchvision's MNASNet) refuse a state dict without a version; the tensors fit
-    the network as it is, so they get its own.
+    Some networks (torchvision's MNASNet) refuse a state dict without versions. The tensors are
+    for the network as it is, so its versions are used.
     """
     state = OrderedDict(tensors)
     state._metadata = network.state_dict()._metadata  # type: ignore[attr-defined]

@@ -19,7 +19,7 @@ BROKEN = (OSError, SyntaxError, ValueError, EOFError, IndexError, struct.error,
 
 
 def decode_image(path: Path) -> Tensor:
-    """uint8 (3, height, width), RGB, upright; of an animation the first picture.
+    """uint8 (3, height, width), RGB, upright; the first picture of an animation.
 
     Raises:
         ImageDataError: names the file and why it cannot be read.

@@ -87,8 +87,8 @@ class CifarRecords:
             count, rest = divmod(path.stat().st_size, PIXELS + 1)
             if rest or not count:
                 raise ImageDataError(
-                    f"{path} has {path.stat().st_size} bytes, which is no whole number of"
-                    f" {PIXELS + 1}-byte records; download it again"
+                    f"{path} has {path.stat().st_size} bytes; expected a multiple of {PIXELS + 1}, "
+                    "the size of a record; download it again"
                 )
             counts.append(count)
         return CifarRecords(paths, np.arange(sum(counts)))
@@ -144,7 +144,7 @@ class ImageListing:
     labels: tuple[str, ...]
     splits: Mapping[str, ImageItems]  # "train", and where there are "val" and "test"
     multilabel: bool = False  # labels are independent attributes
-    ignored: int = 0  # files in class folders that are no images
+    ignored: int = 0  # files in class folders that are not images
 
     def describe(self) -> str:
         """One line for the user."""

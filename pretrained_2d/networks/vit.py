@@ -32,7 +32,8 @@ TOKEN_AXIS = {"state": 64, "basis": "legs", "dt_min": 0.001, "dt_max": 0.1}
 class ViTConfig:
     """The options of the vision transformer; the defaults are ViT-B/16.
 
-    `class_token` and `positions` follow the mixer unless given: attention needs them, S4ND not.
+    `class_token` and `positions` follow the mixer unless given: attention needs them, S4ND
+    does not.
     """
 
     num_classes: int = 1000
@@ -60,7 +61,8 @@ class ViTConfig:
         if self.mixer not in ("attention", "s4nd"):
             raise ValueError(f"mixer is {self.mixer!r}; ViT takes attention or s4nd")
         if self.image_size % self.patch:
-            raise ValueError(f"image_size {self.image_size} is no multiple of patch {self.patch}")
+            size = self.image_size
+            raise ValueError(f"image_size {size} is not a multiple of patch {self.patch}")
         if self.mixer == "attention" and self.width % self.heads:
             raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
 

@@ -29,8 +29,8 @@ class Grid:
     ) -> None:
         if length > period:
             raise ValueError(
-                f"a kernel folded over {period} samples has no more than that, "
-                f"got length {length}; give the axis a longer period"
+                f"a kernel folded over {period} samples has at most {period}, got length {length}; "
+                "give the axis a longer period"
             )
         self.period, self.length, self.directions = period, length, directions
         index = torch.arange(1, period // 2 + 1, dtype=dtype, device=device)

@@ -105,7 +105,7 @@ def noisy_video() -> Callable[..., Path]:
 def video_folder(
     tmp_path_factory: pytest.TempPathFactory, noisy_video: Callable[..., Path]
 ) -> Path:
-    """Twelve short videos, one of them longer, and three files that are none."""
+    """Twelve short videos, one of them longer, and three files that are not videos."""
     folder = tmp_path_factory.mktemp("videos")
     for number in range(12):
         length = 90 if number == 4 else 10 + number

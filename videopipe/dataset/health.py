@@ -46,7 +46,7 @@ class HealthFinding:
 
 
 def health_findings(manifest: Manifest, clip_seconds: float) -> list[HealthFinding]:
-    """All findings, the most serious first. Missing videos of the split "unused" are no finding."""
+    """All findings, the most serious first. Missing videos of the split "unused" are left out."""
     found = [
         finding for record in manifest.records for finding in _findings_of(record, clip_seconds)
     ]
@@ -88,7 +88,7 @@ def _findings_of(record: VideoRecord, clip_seconds: float) -> Iterable[HealthFin
 
 
 def _duplicates(records: Sequence[VideoRecord]) -> Iterable[HealthFinding]:
-    """Different files with the same content; several ranges of one file are no duplicates."""
+    """Different files with the same content; ranges of one file are not duplicates."""
     copies: dict[str, dict[str, VideoRecord]] = defaultdict(dict)
     for record in records:
         if record.content_id is not None:

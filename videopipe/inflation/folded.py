@@ -115,8 +115,8 @@ class FoldedNetwork(nn.Module):
     ) -> list[Tensor]:
         """Maps (batch, channels, time, height, width) of the named levels; of all if None.
 
-        `levels` lists their names, channels and strides; numbers count them. Modules that are no
-        level may be named too. Behind temporal pooling time is shorter.
+        A level is given by its name or its number in `levels`. Names of other modules are taken
+        too. Behind temporal pooling time is shorter.
         """
         frames = self._fold(clip, rate)
         with self._kernels_together():

@@ -55,7 +55,7 @@ class Results:
         return read_record(self.folder(job) / COMPLETE) or {}
 
     def started(self, job: Job, purpose: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The record of an unfinished attempt that can be resumed, for the same purpose."""
+        """The record of an unfinished attempt with this purpose, if it can be resumed."""
         record = read_record(self.partial(job) / STARTED)
         if record is None or record.get("purpose", {}) != purpose:
             return None

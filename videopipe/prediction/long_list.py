@@ -13,9 +13,9 @@ SMALLEST_TABLE = 2**10  # slots; a power of two
 
 
 class DiskQueue:
-    """First in, first out, between two threads. All but both ends are in a file without a name.
+    """A first-in, first-out queue between two threads, whose middle is kept on disk.
 
-    The file is in `folder`. It is removed when the process ends, however it ends.
+    The file is in `folder` and has no name, so it is gone when the process ends or is killed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -27,7 +27,7 @@ class DiskQueue:
         self._file: IO[bytes] | None = None
 
     def put(self, item: Any) -> None:
-        """Append an item. An OSError is one of the disk."""
+        """Append an item. Raises OSError when the disk fails."""
         with self._changed:
             self._last.append(item)
             self._changed.notify()
@@ -35,13 +35,13 @@ class DiskQueue:
                 self._write_block()
 
     def put_last(self, item: Any) -> None:
-        """Append the item behind which nothing follows. It needs no disk."""
+        """Append the last item, without writing to disk."""
         with self._changed:
             self._last.append(item)
             self._changed.notify()
 
     def get(self) -> Any:
-        """Remove the first item; wait for it where there is none."""
+        """Remove and return the first item; wait for one if the queue is empty."""
         with self._changed:
             while self.empty():
                 self._changed.wait()

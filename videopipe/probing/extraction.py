@@ -66,7 +66,7 @@ def extract_features(
 
 
 class _FlatFeatures(nn.Module):
-    """The features of a clip as one row of numbers, which is what the engine hands on."""
+    """The features of a clip as one row of numbers, the form in which the engine returns them."""
 
     def __init__(self, features: StepFeatures, mirror: bool) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ def _row(
 ) -> tuple[Features | None, dict[str, Any]]:
     """One video's (views, steps, channels) and its journal line.
 
-    If decoding failed after some views, these are repeated in place of the missing ones.
+    If decoding failed after some views, those views are repeated in place of the missing ones.
     """
     good = [result for result in results if result.status in USED]
     last = results[-1]

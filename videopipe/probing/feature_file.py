@@ -50,7 +50,7 @@ class FeatureSet:
     """A complete folder of features; `features` is mapped from disk."""
 
     features: Features  # (videos, views, steps, channels)
-    manifest: Manifest  # row by row the videos
+    manifest: Manifest  # the videos, in the order of the rows
     layout: ViewLayout
     backbone: Path  # a checkpoint folder
 

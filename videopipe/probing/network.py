@@ -86,7 +86,7 @@ class ProbedNetwork(nn.Module):
         return self.temporal.embed(self.features(clip, rate), self._rate_of_steps(rate))
 
     def _rate_of_steps(self, rate: Rate) -> float:
-        """Windows last equally long at any frame rate; frames do not."""
+        """1 for windows of a video network, whose duration does not depend on the frame rate."""
         return time_rate(rate) if self.shape.ndim == 2 else 1.0
 
 

@@ -11,8 +11,8 @@ def content_id(path: Path) -> str:
     """Hex digits from the size and three pieces (beginning, middle, end), 1 MiB each.
 
     Files up to 3 MiB are read completely. Reading all of a long film to find its copies would take
-    as long as decoding it. Of a folder, the names and sizes of its files count, and the pieces of
-    the first, the middle and the last.
+    as long as decoding it. For a folder, the names and sizes of its files are used, and the pieces
+    of the first, the middle and the last file.
     """
     digest = hashlib.blake2b(digest_size=12)
     if path.is_dir():

@@ -34,7 +34,7 @@ NUMBERED = re.compile(r"(.*?)(\d+)(\.[^.]+)")
 PICTURE_PREFIXES = ("img", "image", "frame")
 CODEC = "frames"  # of folders, in manifests
 LEAST_FRAMES = 2
-MOST_MISSING = 0.5  # of the numbers from first to last; more means that the images are no sequence
+MOST_MISSING = 0.5  # of the numbers from first to last; with more the images are not one sequence
 
 
 def frame_names(names: Iterable[str]) -> dict[int, str]:

@@ -25,7 +25,7 @@ FREE = {aten.detach, aten.alias, aten._unsafe_view, aten.empty, aten.empty_like,
 
 
 class Launches(TorchDispatchMode):
-    """Counts operations that are no views."""
+    """Counts operations that are not views."""
 
     def __init__(self):
         super().__init__()

@@ -165,7 +165,7 @@ def test_one_rate_for_each_axis_reaches_s4nd() -> None:
         ("convnext_tiny", {"depths": [3, 3]}, "must have 4 entries"),
         ("convnext_tiny", {"mixer": "separable"}, "it needs ndim=3"),
         ("vit_base", {"ndim": 3}, "takes 2 axes, got ndim=3"),
-        ("vit_base", {"image_size": 225}, "no multiple of patch 16"),
+        ("vit_base", {"image_size": 225}, "not a multiple of patch 16"),
         ("inception_i3d", {"ndim": 2}, "takes 3 axes"),
         ("isotropic", {"mixer": "conv", "kernel": 4}, "must be odd"),
         ("timm/resnet18", {"ndim": 3}, "gain time by inflation"),

@@ -71,7 +71,7 @@ def test_a_step_of_s4nd_convnext_tiny_on_images_and_clips(monkeypatch):
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("rate", [1.0, 1.5])
 def test_networks_announce_every_call_of_their_layers(monkeypatch, name, rate):
-    """Also for sizes that are no multiple of the strides."""
+    """Also for sizes that are not multiples of the strides."""
     make, sizes = NETWORKS[name]
     monkeypatch.setattr(S4ND, "_make_operators", refuse)
     with torch.device("meta"):

@@ -195,4 +195,4 @@ def test_a_model_comes_from_a_hub(tiny_model: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.splitlines()
     assert first == "['config.json', 'model.safetensors'] ('left', 'right', 'up', 'down')"
-    assert "me/gone is no folder here and could not be read from the Hugging Face hub" in second
+    assert "me/gone is not a folder and could not be read from the Hugging Face hub" in second

@@ -91,7 +91,7 @@ def test_which_column_holds_the_videos(tmp_path):
 
 
 def listed_in(folder: Path) -> list[str]:
-    """By a pattern, beside a file that is no table."""
+    """By a pattern, beside a file that is not a table."""
     (folder / "no.parquet").write_bytes(b"PAR1")
     found = [path.removeprefix(f"{folder}/") for path in listed(folder / "*.parquet")]
     (folder / "no.parquet").unlink()

@@ -120,7 +120,7 @@ def test_any_network_with_or_without_classes(
 
 @pytest.fixture
 def mixed_clips(video_folder: Path, tmp_path: Path) -> Path:
-    """A manifest of twelve good videos, two that are none, and one that was left out before."""
+    """A manifest of twelve good videos, two bad files, and one that was left out before."""
     paths = sorted(p for p in video_folder.rglob("*") if p.is_file() and p.stem != "truncated")
     records = [VideoRecord(path=str(path), label=0, split="train") for path in paths]
     gone = VideoRecord(path="gone.mp4", label=0, split="train", status="error", reason="no frames")

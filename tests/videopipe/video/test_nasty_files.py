@@ -230,7 +230,7 @@ def test_huge_pictures_in_a_header_cost_no_memory(tmp_path: Path) -> None:
 
 @pytest.fixture
 def odd(tmp_path: Path, tiny_video: Callable) -> Path:
-    """A folder with odd names, pipes and links, which are no files."""
+    """A folder with odd names, and with pipes and links, which are not files."""
     import os
 
     folder = tmp_path / "odd"

@@ -224,7 +224,7 @@ def _request(args: argparse.Namespace) -> "TableRequest":
 def request_of(
     kind: "type[Request]", args: argparse.Namespace, out: Path, *, windows: bool, **others: Any
 ) -> "Request":
-    """A request from the options of its command; `others` are fields that are no options."""
+    """A request from the options of its command; `others` are fields without an option."""
     try:
         return settings_of(
             kind,

@@ -54,7 +54,7 @@ class PatchConv(nn.Module):
 
 
 class PatchPixels(nn.Module):
-    """One picture from `patch` frames, for networks whose first layer is no plain convolution.
+    """One picture from `patch` frames, where the first layer is not a plain convolution.
 
     A weight per channel and frame, starting as the average.
     """

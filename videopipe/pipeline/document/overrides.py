@@ -38,7 +38,7 @@ def apply_overrides(root: MapNode, overrides: Sequence[str], problems: list[str]
             continue
         if text.isprintable() and text:
             value = parse_yaml(text, where, problems, where=where)
-        else:  # empty, or a name with bytes that are no UTF-8, which YAML refuses
+        else:  # empty, or a name with bytes that are not UTF-8, which YAML refuses
             value = Scalar(where, text, quoted=bool(text))
         if value is None:
             continue

@@ -38,7 +38,7 @@ def read_float(node: Scalar) -> float | None:
 
 
 def read_str(node: Scalar) -> str | None:
-    """Any quoted text; unquoted text only if it is no number, boolean or null."""
+    """Any quoted text; unquoted text unless it is a number, boolean or null."""
     mistakable = (
         is_null(node)
         or node.text in BOOLEANS

@@ -100,8 +100,8 @@ def find_changed(videos: Iterable[VideoRange], completed: Mapping[str, Completed
 def has_changed(video: VideoRange, entry: CompletedVideo) -> bool:
     """Whether the file of a completed video has other content now.
 
-    Its bytes are compared only when it was modified after its row was written. Of an object behind
-    a URL the time decides; one that could not be read is tried again.
+    Its bytes are compared only when it was modified after its row was written. For an object
+    behind a URL the time of modification decides; one that could not be read is tried again.
     """
     shard = split_member(video.path)
     if shard is not None or is_remote(video.path):
@@ -121,7 +121,7 @@ def has_changed(video: VideoRange, entry: CompletedVideo) -> bool:
 
 
 def _has_changed_elsewhere(path: str, stored_in: str, entry: CompletedVideo) -> bool:
-    """As `has_changed`, of an object or of a member of a shard; no answer means no change."""
+    """As `has_changed`, for an object or a member of a shard; False if it cannot be asked."""
     try:
         if is_remote(stored_in):
             if entry.content_id is None:

@@ -126,7 +126,7 @@ def _sorted_rows(
             "Give the same command again to resume"
         )
     rank = np.lexsort((*start, place))
-    # A video has one row, or one row per start of a window; should there be more, one stays.
+    # A video has one row, or one row per start of a window; of duplicates one is kept.
     kept = np.ones(len(rank), bool)
     kept[1:] = np.diff(place[rank]) != 0
     for times in start:

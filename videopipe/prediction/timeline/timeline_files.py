@@ -51,9 +51,10 @@ def write_timelines(
     one_video: bool,
     draw: Draw | None = None,
 ) -> None:
-    """Write `out`; of subtitles and pictures one file per video, `out` itself where there is one.
+    """Write `out`; for subtitles and pictures one file per video.
 
-    The others are called `out.NAME.ID.vtt` after the video. `draw` makes a picture (.svg).
+    With one video that file is `out` itself, else files are called `out.NAME.ID.vtt` after their
+    videos. `draw` makes a picture (.svg).
     """
     suffix = out.suffix.lower()
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -200,7 +200,7 @@ _TORCHSCRIPT = "{} is a TorchScript program; save its state_dict() and adopt tha
 
 
 def _read_plain_pickle(path: Path, refused: str) -> Any:
-    """Old files of torch.save begin with a pickle too, but of a number: those stay refused."""
+    """A pickle of tensors. Old files of torch.save begin with a pickled number: an error."""
     try:
         content = load_plain_pickle(path)
         if isinstance(content, Mapping) or not refused:
