@@ -94,8 +94,9 @@ def step_rows(found: Results) -> Iterator[Row]:
 
 # Rows of tools/bench_inflation.py beside the 2D network, and the targets of those that have one.
 INFLATED = {
-    "s4nd": 1 / 1.3, "s3d, one vector per layer": 1 / 1.3, "i3d, folded": None, "shift": None,
-    "adapter": None, "adapter, s4nd kernel": None, "attention": None,
+    "s4nd": 1 / 1.3, "s3d, one vector per layer": 1 / 1.3, "i3d, folded": None,
+    "center, folded": None, "shift": None, "adapter": None, "adapter, s4nd kernel": None,
+    "attention": None,
 }  # fmt: skip
 
 

@@ -29,6 +29,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "s3d, one vector per channel": {"method": "s3d", "temporal_weights": "channel"},
     "s4nd": {"method": "s4nd"},
     "i3d, folded": {"method": "i3d"},
+    "center, folded": {"method": "center"},
     "shift": {"method": "shift"},
     "adapter": {"method": "adapter"},
     "adapter, s4nd kernel": {"method": "adapter", "adapter_kernel": "s4nd"},

@@ -10,7 +10,7 @@ from pretrained_2d.checkpoints.card import ModelCard
 from pretrained_2d.checkpoints.folder import CARD, WEIGHTS, build_from_card, load_checkpoint
 from pretrained_2d.errors import CheckpointError
 from pretrained_2d.networks.backbones import build
-from videopipe.errors import first_line
+from videopipe.errors import DataError, first_line
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
@@ -66,6 +66,15 @@ def build_any(card: ModelCard) -> nn.Module:
 
     network = build(card.architecture, **card.options)
     return FoldedNetwork(network, InflationPlan.from_json(card.inflation))
+
+
+def check_predicts(card: ModelCard) -> None:
+    """Raise DataError for an encoder, which has no classes to predict."""
+    if card.is_encoder:
+        raise DataError(
+            "the model is an encoder without a classifying layer: `videopipe embed` writes its "
+            "features; fine-tune or probe it to predict classes"
+        )
 
 
 def num_outputs(model: nn.Module) -> int:

@@ -64,3 +64,8 @@ class ModelCard:
     inflation: Mapping[str, Any] | None = None  # how a folded 2D network gained its time axis
     probe: Mapping[str, Any] | None = None  # features and head of a probed network
     provenance: Mapping[str, Any] = field(default_factory=dict)  # parent, method, numbers reached
+
+    @property
+    def is_encoder(self) -> bool:
+        """Whether the model has no classifying layer: its output is features."""
+        return self.probe is None and self.options.get("num_classes") == 0

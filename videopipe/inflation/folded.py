@@ -1,7 +1,7 @@
 """A 2D network as a video network: its own graph on folded frames, with layers that mix time."""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -82,8 +82,9 @@ class FoldedNetwork(nn.Module):
     def forward(self, clip: Tensor, rate: float | Sequence[float] = 1.0) -> Any:
         """(batch, channels, time, height, width) -> (batch, classes) logits.
 
-        An encoder gives features in their place. A network that returns several feature maps, such
-        as timm's `features_only`, returns a list of (batch, channels, time, height, width).
+        An encoder gives features in their place. Maps, of segmentation or of timm's
+        `features_only`, become (batch, channels, time, height, width); lists and dictionaries of
+        outputs stay lists and dictionaries.
         `rate` is the number of base samples per sample: one number, or (time, height, width).
         """
         if self.classifier is not None:
@@ -91,9 +92,7 @@ class FoldedNetwork(nn.Module):
         frames = self._fold(clip, rate)
         with self._kernels_together():
             output = self.network(frames, *self._rate_in_space(rate))
-        if isinstance(output, list | tuple):
-            return [self._with_time(part) for part in output]
-        return restored_in_backward(self._mean_over_time(output), self.batch)
+        return self._unfolded(output)
 
     def embed(self, clip: Tensor, rate: float | Sequence[float] = 1.0) -> Tensor:
         """(batch, channels, time, height, width) -> (batch, features), the input of the head."""
@@ -156,13 +155,21 @@ class FoldedNetwork(nn.Module):
     def _mean_over_time(self, folded: Tensor) -> Tensor:
         return folded.reshape(self.batch.clips, -1, *folded.shape[1:]).mean(1)
 
+    def _unfolded(self, output: Any) -> Any:
+        """The output of the 2D network on folded frames, for clips."""
+        if isinstance(output, Mapping):
+            kind: Any = type(output)
+            return kind(**{name: self._unfolded(part) for name, part in output.items()})
+        if isinstance(output, list | tuple):
+            return [self._unfolded(part) for part in output]
+        return self._with_time(output) if isinstance(output, Tensor) else output
+
     def _with_time(self, folded: Tensor) -> Tensor:
-        """Maps with time as their third axis; vectors averaged over time."""
-        if folded.ndim == 2:
+        """Maps with time as their third axis; all else averaged over time."""
+        if folded.ndim != 4:
             return restored_in_backward(self._mean_over_time(folded), self.batch)
         clips = folded.reshape(self.batch.clips, -1, *folded.shape[1:])
-        moved = clips.transpose(1, 2) if folded.ndim == 4 else clips
-        return restored_in_backward(moved, self.batch)
+        return restored_in_backward(clips.transpose(1, 2), self.batch)
 
 
 def inflate(

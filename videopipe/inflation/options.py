@@ -1,7 +1,8 @@
 """The options of an inflation. No torch here: stages and commands read this file."""
 
 from dataclasses import dataclass
-from typing import Literal
+from functools import cache
+from typing import Literal, get_args, get_origin, get_type_hints
 
 from pretrained_2d.setting import setting
 from videopipe.errors import VideopipeError
@@ -92,6 +93,11 @@ class InflationOptions:
 
     def __post_init__(self) -> None:
         """Raise ValueError with the name and the value of the first option that cannot work."""
+        for name, words in _choices().items():
+            if getattr(self, name) not in words:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)!r}; expected one of {', '.join(words)}"
+                )
         for name in ("num_frames", "temporal_patch", "temporal_kernel"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
@@ -125,3 +131,10 @@ class InflationOptions:
     def num_steps(self) -> int:
         """Length of the network's time grid behind its first layer."""
         return self.num_frames // self.temporal_patch
+
+
+@cache
+def _choices() -> dict[str, tuple[str, ...]]:
+    """The words that an option may be, for options that are one of several words."""
+    hints = get_type_hints(InflationOptions)
+    return {name: get_args(hint) for name, hint in hints.items() if get_origin(hint) is Literal}

@@ -66,6 +66,11 @@ class Stream:
             logits = self.video(patch, self.rate)
         finally:
             batch.streaming = None
+        if not isinstance(logits, Tensor) or logits.ndim != 2:
+            raise InflationError(
+                "the network gives maps, whose mean over time means nothing; stream a network of "
+                "logits or features"
+            )
         self.num_steps += 1
         if self.logits is None:
             self.logits = logits

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from videopipe.dataset.lists.video_range import VideoRange
 from videopipe.errors import DataError
-from videopipe.models import find_model, load_model
+from videopipe.models import check_predicts, find_model, load_model
 from videopipe.prediction.discovery import VideoArgument, VideoListing
 from videopipe.prediction.table.rows import Columns, PredictionRow, make_row
 from videopipe.scoring.engine import Engine
@@ -43,6 +43,8 @@ class Predictor:
         scoring, execution = split_settings(settings)
         self.frame_rate = frame_rate
         network, self.card = load_model(Path(model))
+        if not scoring.embeddings:
+            check_predicts(self.card)
         self.columns = Columns(
             labels=self.card.labels,
             top_k=top_k,

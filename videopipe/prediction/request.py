@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pretrained_2d.checkpoints.card import ModelCard
 from pretrained_2d.checkpoints.folder import CARD
-from videopipe.models import load_model
+from videopipe.models import check_predicts, load_model
 from videopipe.prediction.table.rows import Columns, PredictionRow
 from videopipe.scoring.engine import Engine
 from videopipe.scoring.scores import VideoScores
@@ -59,6 +59,8 @@ class TableRequest:
 
     def columns(self, card: ModelCard) -> RowMaker:
         """The columns of the table."""
+        if not self.scoring.embeddings:
+            check_predicts(card)
         return Columns(
             labels=card.labels,
             top_k=self.top_k,

@@ -28,6 +28,7 @@ from pretrained_2d.checkpoints.foreign.weights import ForeignReport, load_foreig
 from pretrained_2d.checkpoints.reference import from_reference, recognise
 from pretrained_2d.errors import CheckpointError
 from pretrained_2d.networks.backbones import BACKBONES
+from pretrained_2d.networks.libraries.transformers_video import TransformersVideo
 
 REPORT = "adoption.json"
 
@@ -176,6 +177,12 @@ def _card(
         raise CheckpointError(
             f"{request.architecture} is a network of images: frames and clip seconds are given to "
             "its inflated form"
+        )
+    fixed = network.num_frames if isinstance(network, TransformersVideo) else None
+    if fixed is not None and request.num_frames not in (None, fixed):
+        raise CheckpointError(
+            f"num_frames is {request.num_frames}, but {request.architecture} of this folder takes "
+            f"clips of {fixed} frames; leave it out, clip_seconds sets their duration"
         )
     return ModelCard(
         architecture=request.architecture,

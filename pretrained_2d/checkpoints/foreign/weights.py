@@ -253,16 +253,19 @@ def _leftovers(
             f"{file.path} does not fit {architecture} (best of all known names: "
             f"{match.convention}, {len(fitted)} of {len(wanted)} tensors):\n"
             + side_by_side(problems)
-            + _hint(architecture, match)
+            + _hint(architecture, match, head)
         )
     return tuple(left_out), tuple(name for name in new if not name.endswith(COUNTER))
 
 
-def _hint(architecture: str, match: Match) -> str:
-    """A sentence that names another architecture, if it has the tensors of the file."""
+def _hint(architecture: str, match: Match, head: HeadChoice | None) -> str:
+    """A sentence that names the option that may help."""
     if any(name.endswith("attn.qkv.bias") for name in match.unknown):
         return f"\nbiases of attention: try --architecture {architecture}_qkvb, if timm has it"
-    return ""
+    if head == "strict":
+        return "\nwithout --head strict a head that does not fit is replaced by a new one"
+    names = f" '{architecture.partition('/')[0]}/*'" if "/" in architecture else ""
+    return f"\nif another network wrote the file, give its --architecture (videopipe models{names})"
 
 
 def _without_counters(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -270,10 +273,10 @@ def _without_counters(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _may_be_new(name: str, network: nn.Module, heads: tuple[str, ...]) -> bool:
-    """The head (to be fine-tuned), and what is computed when the network is built."""
+    """The head (to be fine-tuned), unused parts, and what is computed when the network is built."""
     if name.startswith(tuple(f"{head}." for head in heads)):
         return True
-    learned = {parameter for parameter, _ in network.named_parameters()}
+    learned = {own for own, parameter in network.named_parameters() if parameter.requires_grad}
     return name not in learned and not name.endswith(("running_mean", "running_var"))
 
 

@@ -1,5 +1,6 @@
 """Feature maps of inflated networks: the levels of timm, or any module that gives maps."""
 
+from collections import OrderedDict
 from typing import Any
 
 import pytest
@@ -69,6 +70,41 @@ def test_networks_that_return_lists_of_maps(name: str) -> None:
     for map_2d, map_3d in zip(expected, maps, strict=True):
         wide = map_2d[:, :, None].expand_as(map_3d)
         torch.testing.assert_close(map_3d, wide, rtol=1e-4, atol=1e-5)
+
+
+class Segmenter(nn.Module):
+    """A map of each pixel, alone or in a dictionary as torchvision's networks give it."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.layers = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 2, 1))
+
+    def forward(self, images: torch.Tensor) -> Any:
+        maps = self.layers(images)
+        if self.kind == "map":
+            return maps
+        return OrderedDict(out=maps, classes=maps.mean((2, 3)), parts=[maps], size=PIXELS)
+
+
+@pytest.mark.parametrize("kind", ["map", "dictionary"])
+def test_maps_of_pixels_keep_time(kind: str) -> None:
+    network = Segmenter(kind)
+    images = torch.randn(2, 3, PIXELS, PIXELS)
+    with torch.no_grad():
+        expected = network(images)
+        video = inflate(network, **SMALL).eval()
+        found = video(still(images))
+    if kind == "dictionary":
+        assert list(found) == ["out", "classes", "parts", "size"]
+        assert isinstance(found, OrderedDict)
+        torch.testing.assert_close(found["classes"], expected["classes"], rtol=1e-4, atol=1e-5)
+        assert torch.equal(found["parts"][0], found["out"])
+        assert found["size"] == PIXELS
+        found, expected = found["out"], expected["out"]
+    assert found.ndim == 5
+    wide = expected[:, :, None].expand_as(found)
+    torch.testing.assert_close(found, wide, rtol=1e-4, atol=1e-5)
 
 
 def test_levels_by_name_and_number_through_a_checkpoint_network() -> None:

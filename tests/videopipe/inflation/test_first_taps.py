@@ -39,3 +39,7 @@ def test_input_channels_are_those_of_the_first_convolution() -> None:
     assert input_channels(nn.Linear(1, 1), 8) == 3
     patches = nn.Sequential(nn.PixelUnshuffle(4), nn.Conv2d(48, 8, 1))
     assert input_channels(patches, 8) == 3, "the convolution sees pixels moved into channels"
+    patches = nn.Sequential(nn.PixelUnshuffle(4), nn.Conv2d(16, 8, 1))
+    assert input_channels(patches, 8) == 1
+    patches = nn.Sequential(nn.PixelUnshuffle(2), nn.Conv2d(20, 8, 1))
+    assert input_channels(patches, 8) == 5

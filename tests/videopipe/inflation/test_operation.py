@@ -214,6 +214,8 @@ def test_damaged_inflation_in_a_card_is_named(resnet: Path, tmp_path: Path) -> N
         ({"method": "center", "temporal_kernel": 4}, "must be odd for method center"),
         ({"state": 7}, "state must be an even number"),
         ({"clip_seconds": 0.0}, "clip_seconds must be above 0"),
+        ({"method": "tsm"}, "method is 'tsm'; expected one of s4nd, i3d, s3d, center, shift"),
+        ({"padding": "same"}, "padding is 'same'; expected one of replicate, zeros"),
     ],
 )
 def test_options_that_cannot_work(choices: dict[str, Any], message: str) -> None:

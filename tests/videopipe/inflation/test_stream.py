@@ -115,6 +115,14 @@ def test_networks_that_need_the_future_name_the_option() -> None:
         Stream(nn.Identity())
 
 
+@torch.no_grad()
+def test_a_network_of_maps_is_not_streamed() -> None:
+    video = causal("test_resnet", method="s3d")
+    video.network.global_pool, video.network.fc = nn.Identity(), nn.Identity()
+    with pytest.raises(InflationError, match="stream a network of logits or features"):
+        Stream(video)(torch.randn(1, 3, PIXELS, PIXELS))
+
+
 def test_our_own_networks_stream_when_they_are_folded() -> None:
     from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
 

@@ -3,8 +3,15 @@ import threading
 import pytest
 
 import videopipe
+from pretrained_2d.checkpoints.card import ModelCard
+from pretrained_2d.checkpoints.folder import save_checkpoint
+from pretrained_2d.networks.backbones import build
 from videopipe.dataset.lists.video_range import VideoRange
-from videopipe.errors import VideopipeError
+from videopipe.errors import DataError, VideopipeError
+from videopipe.inflation.operation import inflate_checkpoint
+from videopipe.inflation.options import InflationOptions
+from videopipe.prediction.operation import predict_table
+from videopipe.prediction.request import TableRequest
 
 QUICK = {"device": "cpu", "workers": 1, "threads": 1}
 
@@ -32,6 +39,25 @@ def test_a_predictor_keeps_its_model_and_its_workers(tiny_model, video_folder):
     assert first == second == third
     assert len(first["scores"]) == 4
     assert part["end_seconds"] == pytest.approx(0.2)  # of the range, though a clip is longer
+
+
+def test_an_encoder_has_no_classes_to_predict(tmp_path, video_folder):
+    network = build("timm/test_resnet", num_classes=0)
+    card = ModelCard(architecture="timm/test_resnet", options={"num_classes": 0})
+    save_checkpoint(tmp_path / "images", network, card)
+    inflate_checkpoint(
+        tmp_path / "images", tmp_path / "encoder", InflationOptions(method="s3d", num_frames=4)
+    )
+    with pytest.raises(DataError, match="`videopipe embed` writes its features"):
+        videopipe.Predictor(tmp_path / "encoder", **QUICK)
+    request = TableRequest(model=tmp_path / "encoder", out=tmp_path / "rows.csv")
+    with pytest.raises(DataError, match="encoder without a classifying layer"):
+        predict_table(request, [video_folder])
+    assert not (tmp_path / "rows.csv").exists()
+    (video,) = (video_folder / "part0").glob("video00.mp4")
+    with videopipe.Predictor(tmp_path / "encoder", embeddings=True, **QUICK) as predictor:
+        (row,) = predictor.predict(video)
+    assert len(row["embedding"]) == 96
 
 
 def test_unknown_keywords_are_named(tiny_model):

@@ -109,8 +109,10 @@ def input_channels(network: nn.Module, image_size: int) -> int:
     convolutions = (m for m in (*named, *network.modules()) if isinstance(m, nn.Conv2d))
     first = next(convolutions, None)
     channels = 3 if first is None else first.in_channels
-    # A layer that moves pixels into channels may come before the convolution (TResNet: 48 of 3).
-    return channels if channels <= 4 or _takes(network, image_size, channels) else 3
+    # Pixels may be moved into channels before the convolution (TResNet: 48 are 4 × 4 of 3).
+    candidates = [channels, *(channels // parts for parts in (16, 4) if channels % parts == 0)]
+    takes = (count for count in candidates if _takes(network, image_size, count))
+    return channels if channels <= 4 else next(takes, 3)
 
 
 def _takes(network: nn.Module, image_size: int, channels: int) -> bool:

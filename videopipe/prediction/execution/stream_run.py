@@ -10,7 +10,7 @@ import torch
 
 from videopipe.errors import ConfigError, VideopipeError
 from videopipe.inflation.stream import Stream
-from videopipe.models import load_model
+from videopipe.models import check_predicts, load_model
 from videopipe.video.frame_stream import stream_frames
 
 
@@ -43,6 +43,7 @@ def _rows(
     model: Path, source: str, top_k: int, patience_seconds: float
 ) -> Iterator[dict[str, Any]]:
     network, card = load_model(model)
+    check_predicts(card)
     stream = Stream(network)
     if card.num_frames is None or card.clip_seconds is None:
         raise VideopipeError(

@@ -1,5 +1,6 @@
 """Video networks of transformers are adopted as they are."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,30 @@ def test_an_encoder_with_a_head_on_its_pooled_tokens(kind: str) -> None:
     trained = [(name, p) for name, p in network.named_parameters() if p.requires_grad]
     assert {name for name, p in trained if p.grad is None} == set()
     assert any(name.startswith("network.") for name, _ in trained)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_classifier_without_its_head_is_the_encoder(kind: str, tmp_path: Path) -> None:
+    model = model_of(kind, "ForVideoClassification")
+    model.save_pretrained(tmp_path / "theirs")
+    request = Adoption(checkpoint=tmp_path / "theirs", head="drop")
+    card, report = adopt(request, tmp_path / "ours")
+    network, _ = load_checkpoint(tmp_path / "ours")
+    clip = torch.randn(1, 3, FRAMES, PIXELS, PIXELS)
+    body = model.base_model.state_dict()
+    assert all(torch.equal(network.network.state_dict()[name], body[name]) for name in body)
+    assert card.is_encoder
+    assert all(name.startswith("network.pooler.") for name in report.new)
+    assert network(clip).shape == (1, MODELS[kind][1]["hidden_size"])
+
+
+def test_frames_of_a_clip_are_those_of_the_network(tmp_path: Path) -> None:
+    model_of("videomae", "Model").save_pretrained(tmp_path)
+    request = Adoption(checkpoint=tmp_path, num_frames=7)
+    with pytest.raises(CheckpointError, match=r"num_frames is 7, but .* takes clips of 4 frames"):
+        adopt(request, tmp_path / "ours")
+    card, _ = adopt(replace(request, num_frames=4, clip_seconds=1.5), tmp_path / "ours")
+    assert (card.num_frames, card.clip_seconds) == (4, 1.5)
 
 
 def test_labels_for_an_encoder_name_the_stage_that_helps(tmp_path: Path) -> None:
