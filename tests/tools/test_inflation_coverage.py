@@ -1,22 +1,23 @@
 """The coverage tool records every trial once, finds the smallest input, and sums up."""
 
 import argparse
-import importlib.util
+import importlib
 import json
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-TOOL = Path(__file__).resolve().parents[2] / "tools" / "inflation_coverage.py"
+TOOLS = Path(__file__).resolve().parents[2] / "tools"
 
 
-@pytest.fixture(scope="module")
-def coverage():
-    specification = importlib.util.spec_from_file_location("inflation_coverage", TOOL)
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
+@pytest.fixture
+def coverage(monkeypatch):
+    monkeypatch.syspath_prepend(str(TOOLS))
+    yield importlib.import_module("inflation_coverage")
+    for name in ("inflation_coverage", "coverage_summary"):
+        sys.modules.pop(name, None)
 
 
 def test_trials_are_recorded_once_and_summed_up(coverage, tmp_path: Path, monkeypatch) -> None:
@@ -30,7 +31,7 @@ def test_trials_are_recorded_once_and_summed_up(coverage, tmp_path: Path, monkey
     lines = coverage.read(out)
     assert [line["name"] for line in lines] == ["timm/test_vit", "timm/test_resnet"]  # small first
     assert [(line["size"], line["resized"]) for line in lines] == [(64, True), (64, False)]
-    assert all(coverage.verdict(line) == "exact" for line in lines)
+    assert all(line["difference"] < 1e-4 and line["gradient"] for line in lines)
 
     def refuse(name: str) -> None:
         raise AssertionError(f"the size of {name} is known")
@@ -50,8 +51,10 @@ def test_trials_are_recorded_once_and_summed_up(coverage, tmp_path: Path, monkey
 
 def test_a_network_that_does_not_mix_time_is_noticed(coverage, monkeypatch) -> None:
     network = coverage.lively_network("timm/test_resnet", {}, 0)
-    found = coverage.try_method(network, 64, "s3d", "encoder")
+    found, maps = coverage.try_method(network, 64, "s3d", ["encoder", "features"])
     assert found["gradient"]
+    assert maps["gradient"]
+    assert [found["subject"], maps["subject"]] == ["encoder", "features"]
     inflate = coverage.inflate
 
     def broken(*args, **kwargs):
@@ -62,4 +65,23 @@ def test_a_network_that_does_not_mix_time_is_noticed(coverage, monkeypatch) -> N
         return folded
 
     monkeypatch.setattr(coverage, "inflate", broken)
-    assert coverage.try_method(network, 64, "s3d", "encoder")["difference"] > 0.1
+    results = list(coverage.try_method(network, 64, "s3d", ["encoder", "features"]))
+    assert all(result["difference"] > 0.1 for result in results)
+
+
+def test_an_architecture_that_computes_while_it_is_built_is_counted(coverage, monkeypatch) -> None:
+    import torchvision
+
+    expected = sum(
+        p.numel() for p in torchvision.models.regnet_y_400mf(num_classes=10).parameters()
+    )
+    assert coverage.parameter_count("torchvision/regnet_y_400mf") == expected
+    assert coverage.parameter_count("torchvision/resnet18") == 11_181_642
+
+    def broken(name: str, **options: int) -> None:
+        raise RuntimeError(name)
+
+    monkeypatch.setattr(coverage, "build", broken)
+    assert coverage.parameter_count("timm/resnet18") == 0
+    trial = next(coverage.trials("timm/resnet18", None, [("s3d", "encoder")]))
+    assert trial["error"] == "does not build or run: timm/resnet18"
