@@ -29,7 +29,7 @@ from inflation_coverage import CLASSES, FRAMES, append, lively_network, networks
 from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
 from videopipe.export.agreement import compare
 from videopipe.export.checkpoint_export import TOLERANCE
-from videopipe.export.clip_graph import GraphInput, trace
+from videopipe.export.clip_graph import GraphInput, shapes_of, trace
 from videopipe.export.file_formats import load_program, write_program
 from videopipe.inflation.folded import inflate
 
@@ -45,6 +45,7 @@ def try_export(name: str, size: int, resized: bool, method: str) -> dict[str, An
     start = time.process_time()
     of = GraphInput.of(card, "float32")
     program = trace(folded, card, of, None)
+    shapes = shapes_of(program)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         operators = write_program("onnx", program, path, of.name, {})
@@ -60,7 +61,8 @@ def try_export(name: str, size: int, resized: bool, method: str) -> dict[str, An
         "difference": found.difference,
         "same_top1": found.same_top1,
         "operators": sum(operators.values()),
-        "conv3d": "Conv3d" in {type(module).__name__ for module in folded.modules()},
+        "convolutions_3d": shapes.convolutions_3d,
+        "largest_rank": shapes.largest_rank,
         "seconds": round(seconds, 1),
     }
 
