@@ -97,6 +97,8 @@ def _terms(matrix: Tensor, mixing: Mixing) -> Sequence[Tensor]:
 
 def _skip_term(x: Tensor, skip: Tensor, *, dense: bool) -> Tensor:
     """skip (groups, channels) times x (channels, ...); dense, summed over channels."""
+    if len(skip) == 1 and not dense:  # without the groups: some runtimes take five dimensions
+        return skip[0][(...,) + (None,) * (x.dim() - 1)] * x
     scaled = skip[(...,) + (None,) * (x.dim() - 1)] * x[None]
     return scaled.sum(1) if dense else scaled.flatten(0, 1)
 

@@ -46,7 +46,7 @@ class NaiveConv3d(nn.Module):
 
     def forward(self, frames: Tensor) -> Tensor:
         layer, spatial = self.folded, self.folded.spatial
-        clip = layer.batch.unfold(frames)[:, :, 0].transpose(1, 2)
+        clip = frames.unflatten(0, (layer.batch.clips, layer.batch.steps)).transpose(1, 2)
         ends = layer.length // 2
         clip = functional.pad(clip, (0, 0, 0, 0, ends, ends), mode="replicate")
         strides, margins = (1, *spatial.stride), (0, *spatial.padding)

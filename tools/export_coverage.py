@@ -7,31 +7,29 @@ Takes the smallest architecture of each family (module) of timm, with random wei
 smallest input it accepts, three frames. Each is inflated, exported with a dynamic batch, and run by
 onnxruntime on batches of one and of three random clips. Recorded are the largest difference,
 relative to the largest logit, or the reason of a failure. Results are appended line by line.
+
+Every family is tried by one method, the methods taking turns, before any family is tried by a
+second one. A run that was stopped so covers all families and all methods evenly.
 """
 
 import argparse
+import gc
 import json
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from inflation_coverage import (
-    CLASSES,
-    FRAMES,
-    append,
-    lively_network,
-    networks,
-    read,
-    smallest_input,
-)
+from coverage_summary import read
+from inflation_coverage import CLASSES, FRAMES, append, lively_network, networks, smallest_input
 
 from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
 from videopipe.export.agreement import compare
 from videopipe.export.checkpoint_export import TOLERANCE
-from videopipe.export.clip_graph import GraphInput, trace
+from videopipe.export.clip_graph import GraphInput, shapes_of, trace
 from videopipe.export.file_formats import load_program, write_program
 from videopipe.inflation.folded import inflate
 
@@ -44,13 +42,14 @@ def try_export(name: str, size: int, resized: bool, method: str) -> dict[str, An
     folded = inflate(network, method=method, num_frames=FRAMES, image_size=size).eval()
     preprocessing = Preprocessing(image_size=size)
     card = ModelCard(architecture=name, ndim=3, num_frames=FRAMES, preprocessing=preprocessing)
-    start = time.perf_counter()
+    start = time.process_time()
     of = GraphInput.of(card, "float32")
     program = trace(folded, card, of, None)
+    shapes = shapes_of(program)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         operators = write_program("onnx", program, path, of.name, {})
-        seconds = time.perf_counter() - start
+        seconds = time.process_time() - start
         generator = torch.Generator().manual_seed(1)
         shape = (4, 3, FRAMES, size, size)
         clips = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
@@ -62,31 +61,46 @@ def try_export(name: str, size: int, resized: bool, method: str) -> dict[str, An
         "difference": found.difference,
         "same_top1": found.same_top1,
         "operators": sum(operators.values()),
-        "conv3d": "Conv3d" in {type(module).__name__ for module in folded.modules()},
+        "convolutions_3d": shapes.convolutions_3d,
+        "largest_rank": shapes.largest_rank,
         "seconds": round(seconds, 1),
     }
 
 
+def in_turns(methods: Sequence[str], families: int) -> list[tuple[int, str]]:
+    """(place of a family, method): one method for each family, then the next one for each."""
+    count = len(methods)
+    return [
+        (place, methods[(place + turn) % count])
+        for turn in range(count)
+        for place in range(families)
+    ]
+
+
 def run(out: Path, minutes: float, methods: list[str], families: int | None) -> bool:
-    """Resume the last run; True when nothing is left. All methods of a family, then the next."""
+    """Resume the last run; True when nothing is left."""
     every = networks(1, out.with_suffix(".sizes.json"))
     chosen = [line for line in every if line[1].startswith("timm/")][:families]
-    done = {(line["name"], line["method"]) for line in read(out)}
+    lines = read(out)
+    done = {(line["name"], line["method"]) for line in lines}
+    known = {line["name"]: (line["size"], line["resized"]) for line in lines if "size" in line}
     end = time.monotonic() + 60 * minutes
-    for family, name, count in chosen:
-        missing = [method for method in methods if (name, method) not in done]
-        found: tuple[int, bool] | None = None
-        for method in missing:
-            if time.monotonic() > end:
-                return False
-            line = {"family": family, "name": name, "parameters": count, "method": method}
-            try:
-                found = found or smallest_input(name)
-                line |= try_export(name, *found, method)
-            except Exception as error:  # noqa: BLE001 - every failure is a result here
-                line["error"] = f"{type(error).__name__}: {error}"[:600]
-            append(out, line)
-            print(json.dumps(line), flush=True)
+    for place, method in in_turns(methods, len(chosen)):
+        family, name, count = chosen[place]
+        if (name, method) in done:
+            continue
+        if time.monotonic() > end:
+            return False
+        line = {"family": family, "name": name, "parameters": count, "method": method}
+        try:
+            size, resized = known[name] = known.get(name) or smallest_input(name)
+            line |= {"size": size, "resized": resized}
+            line |= try_export(name, size, resized, method)
+        except Exception as error:  # noqa: BLE001 - every failure is a result here
+            line["error"] = f"{type(error).__name__}: {error}"[:600]
+        append(out, line)
+        print(json.dumps(line), flush=True)
+        gc.collect()
     return True
 
 
@@ -133,6 +147,7 @@ def main() -> None:
         print(summary(args.out))
         return
     torch.set_num_threads(1)
+    gc.disable()  # between trials only: tracing makes millions of objects, which stay until its end
     finished = run(args.out, args.minutes, args.methods, args.families)
     print("complete" if finished else "time is over; the same command resumes")
 

@@ -104,8 +104,9 @@ def fold_patches(signal: Tensor, patch: int) -> Tensor:
 
     Frames that do not fill a last step are left out, as by a Conv3d of stride `patch`.
     """
-    whole = signal[:, :, : signal.shape[2] // patch * patch]
-    return rearrange(whole, "b c (t p) h w -> (b t) (c p) h w", p=patch)
+    whole = signal[:, :, : signal.shape[2] // patch * patch].flatten(3)  # five dimensions at most
+    folded = rearrange(whole, "b c (t p) x -> (b t) (c p) x", p=patch)
+    return folded.unflatten(-1, signal.shape[3:])
 
 
 def _convolve_frames(

@@ -40,15 +40,14 @@ class TimeShift(nn.Module):
 
     def forward(self, folded: Tensor) -> Tensor:
         """(clips × steps × parts, *rest) -> the same shape."""
-        signal = self.batch.unfold(folded, self.reduction)
-        dim = self.channel_dim + 2 if self.channel_dim >= 0 else self.channel_dim
-        earlier, later, same = torch.split(signal, self.sizes, dim)
+        signal = self.batch.unfold_channels(folded, self.channel_dim, self.reduction)
+        earlier, later, same = torch.split(signal, self.sizes, dim=3)
         if self.batch.streaming is not None:
             earlier = self.batch.streaming.advance(self, partial(self._next_step, earlier))
         else:
             earlier = shifted(earlier, -1, self.padding)
             later = shifted(later, 1, self.padding)
-        return torch.cat((earlier, later, same), dim).reshape(folded.shape)
+        return torch.cat((earlier, later, same), dim=3).reshape(folded.shape)
 
     def _next_step(self, now: Tensor, before: Tensor | None) -> tuple[Tensor, Tensor]:
         if before is None:

@@ -19,7 +19,7 @@ class TimePooling(nn.Module):
         """(clips × steps × parts, *rest) -> (clips × steps//2 × parts, *rest)."""
         signal = self.batch.unfold(folded, self.reduction)
         pairs = signal.shape[1] // 2
-        paired = signal[:, : 2 * pairs].reshape(len(signal), pairs, 2, *signal.shape[2:])
+        paired = signal[:, : 2 * pairs].reshape(len(signal), pairs, 2, signal.shape[2])
         return paired.mean(2).reshape(-1, *folded.shape[1:])
 
 

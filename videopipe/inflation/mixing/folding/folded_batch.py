@@ -4,6 +4,7 @@ A folded tensor is (clips × steps × parts, …): clips outermost, then time, t
 splits a frame into (the windows of a Swin transformer, the patches of a MobileViT).
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,9 +30,18 @@ class FoldedBatch:
     streaming: StreamStates | None = None  # set while one step of a stream is computed
 
     def unfold(self, folded: Tensor, reduction: int = 1) -> Tensor:
-        """(clips × steps × parts, *rest) -> (clips, steps, parts, *rest)."""
+        """(clips × steps × parts, *rest) -> (clips, steps, all the rest).
+
+        Three dimensions suffice to move values along time; some runtimes take five at most.
+        """
+        return folded.reshape(self.clips, self.steps // reduction, -1)
+
+    def unfold_channels(self, folded: Tensor, channel_dim: int, reduction: int = 1) -> Tensor:
+        """The same with channels apart: (clips, steps, what is before, channels, behind them)."""
+        channel_dim %= folded.ndim
+        behind = math.prod(folded.shape[channel_dim + 1 :])
         steps = self.steps // reduction
-        return folded.reshape(self.clips, steps, -1, *folded.shape[1:])
+        return folded.reshape(self.clips, steps, -1, folded.shape[channel_dim], behind)
 
 
 def shifted(signal: Tensor, offset: int, padding: Padding) -> Tensor:
