@@ -49,6 +49,12 @@ class Handler(BaseHTTPRequestHandler):
             site.busy[name] -= 1
             self.send_error(503)
             return
+        if f"{name}/" in site.files:  # a folder, as Apache, nginx and Python's server answer
+            self.send_response(301)
+            self.send_header("Location", f"/{name}/")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         if name not in site.files:
             self.send_error(404)
             return
@@ -103,7 +109,10 @@ def web_site() -> Iterator[Site]:
 def bucket(name: str, files: dict[str, Path]) -> Iterator[tuple[dict[str, str], object]]:
     """An S3 server with a bucket of these files; -> variables that lead to it, and its client."""
     import boto3
+    import s3fs
     from moto.server import ThreadedMotoServer
+
+    s3fs.S3FileSystem.clear_instance_cache()  # else it asks the server of an earlier test
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()

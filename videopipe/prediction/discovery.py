@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 from pretrained_2d.folder_walk import walk_folders
-from videopipe.dataset.layouts.listing import VIDEO_SUFFIXES
+from videopipe.dataset.layouts.listing import MEDIA_SUFFIXES
 from videopipe.dataset.layouts.lists import VideoFinder
 from videopipe.dataset.lists.arrow_lists import holds_bytes
 from videopipe.dataset.lists.video_lists import (
@@ -30,15 +30,17 @@ from videopipe.dataset.lists.video_range import VideoRange
 from videopipe.dataset.manifest import DATASET_FILE, RECORDS_FILE, read_manifest
 from videopipe.errors import DataError
 from videopipe.prediction.long_list import DiskQueue, IdSet
-from videopipe.prediction.remote_listing import expand_shard, expand_url
+from videopipe.prediction.remote_listing import expand_shard, expand_url, remote_video
 from videopipe.video.frame_folder import frame_names, is_frame_folder
-from videopipe.video.sources.addresses import ARROW_SUFFIXES, TAR_SUFFIX, is_remote, split_member
-
-# Containers that may hold a video. Audio files are among them on purpose: a file without a video
-# stream gets a row with the reason, instead of missing from the table.
-MEDIA_SUFFIXES = VIDEO_SUFFIXES | frozenset(
-    ".aac .flac .m4a .mka .mp3 .oga .ogg .opus .wav .wma".split()  # noqa: SIM905
+from videopipe.video.sources.addresses import (
+    ARROW_SUFFIXES,
+    COMPRESSED_TAR,
+    TAR_SUFFIX,
+    is_remote,
+    split_member,
 )
+from videopipe.video.sources.tar_shards import DECOMPRESS
+
 VIDEOS_BEFORE_PREDICTION = 1000  # found before the model is loaded
 SHORT_LIST_SECONDS = 1.0
 VideoArgument = str | os.PathLike[str] | VideoRange
@@ -65,6 +67,10 @@ class VideoListing:
         suffix = Path(path).suffix.lower()
         if suffix in MEDIA_SUFFIXES:
             return True
+        if compressed := COMPRESSED_TAR.search(path):
+            suffix = compressed[0].lower()
+            if not self.skipped[suffix]:
+                self.problems.append(f"{path}: {DECOMPRESS}")
         self.skipped[suffix or "(no suffix)"] += 1
         return False
 
@@ -138,12 +144,14 @@ class BackgroundListing:
 
 def _expand(argument: str | VideoRange, listing: VideoListing) -> Iterator[VideoRange]:
     if isinstance(argument, VideoRange):
-        yield argument
+        yield _with_rate(argument, argument.frame_rate)
     elif argument == "-":
         entries = read_paths(sys.stdin.buffer)
         yield from (VideoRange(entry.path) for entry in entries)
     elif is_remote(argument):
         yield from expand_url(argument, listing)
+    elif COMPRESSED_TAR.search(argument) and Path(argument).is_file():
+        raise DataError(f"{argument}: {DECOMPRESS}")
     elif Path(argument).is_file() and Path(argument).suffix.lower() == TAR_SUFFIX:
         yield from expand_shard(argument, listing)
     elif Path(argument).is_dir():
@@ -169,10 +177,15 @@ def _of_list(file: str, listing: VideoListing) -> Iterator[VideoRange]:
 
 def _listed(entry: ListEntry, finder: VideoFinder, frame_rate: float | None) -> VideoRange:
     """The video of an entry. A relative path is relative to this folder, or else to the list's."""
-    video = _found(entry, finder)
-    rate = entry.frame_rate or frame_rate
+    return _with_rate(_found(entry, finder), entry.frame_rate or frame_rate)
+
+
+def _with_rate(video: VideoRange, rate: float | None) -> VideoRange:
+    """With the frame rate, if it is a folder of frames."""
     if rate is None or Path(video.path).suffix.lower() in MEDIA_SUFFIXES:
         return video
+    if is_remote(video.path):
+        return remote_video(video.path, video.start_seconds, video.end_seconds, rate)
     return replace(video, frame_rate=rate) if Path(video.path).is_dir() else video
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 from pretrained_2d.checkpoints.card import ModelCard
 from pretrained_2d.checkpoints.folder import read_card
+from videopipe.dataset.lists.video_range import VideoRange
+from videopipe.errors import DataError
 from videopipe.prediction.discovery import BackgroundListing, VideoListing
 from videopipe.prediction.execution import local_run, ray_run
 from videopipe.prediction.execution.shared_run import SharedRun, TableLock, join_run
@@ -29,6 +31,7 @@ from videopipe.prediction.table.parts import explained, list_parts, part_writer,
 from videopipe.prediction.table.summary import TableSummary, summarise
 from videopipe.scoring.engine import check_execution
 from videopipe.system.progress import counted, log_line
+from videopipe.video.sources.addresses import is_in_one_process
 
 # What predicts the videos of a plan and passes rows to a writer; returns where the time went.
 ENGINES: dict[str, Callable[[local_run.PredictionWork], dict[str, Any]]] = {
@@ -122,6 +125,8 @@ def _make_plan(
         log_line(f"{counted(len(background.order), 'video')} found{so_far}")
         return PredictionPlan(background.order, listing=background)
     videos = list(islice(listing, request.limit))
+    if run.size > 1 or request.engine != "local":
+        _refuse_own_objects(videos)
     plan = make_plan(
         out,
         identity,
@@ -134,6 +139,16 @@ def _make_plan(
     if plan.tasks:
         log_line(f"{counted(len(videos), 'video')} found, {len(plan.tasks)} left to predict")
     return plan
+
+
+def _refuse_own_objects(videos: Iterable[VideoRange]) -> None:
+    """Raise DataError for objects that the processes which predict cannot read."""
+    own = next((video.path for video in videos if is_in_one_process(video.path)), None)
+    if own is not None:
+        raise DataError(
+            f"{own}: memory:// holds objects of one process, and here several processes predict; "
+            "run in one process, or give files or URLs that all of them can read"
+        )
 
 
 def _predict(

@@ -5,6 +5,7 @@ import stat
 import time
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +23,7 @@ from videopipe.scoring.settings import Scoring
 from videopipe.system.content_id import content_id
 from videopipe.video.cuts import SHORT_SIDE_PIXELS, find_cuts
 from videopipe.video.sources.local_copy import local_copy
+from videopipe.video.sources.own_objects import OwnCopy
 from videopipe.video.video import open_video
 
 T = TypeVar("T")
@@ -104,6 +106,7 @@ class ClipTask:
     windows_done: int = 0  # computed by an earlier run
     max_clips: int | None = None
     max_seconds: float | None = None  # of decoding; waiting for the model does not count
+    copy: OwnCopy | None = None  # of an object that only the main process has
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,8 @@ class DecodedClip:
 
 def decode_clips(task: ClipTask) -> Iterator[VideoFacts | DecodedClip]:
     """Facts about the video, then its clips in order; each frame is decoded once."""
-    with local_copy(task.source.path) as path:
+    source, copy = task.source.path, task.copy
+    with local_copy(source) if copy is None else nullcontext(copy.opened(source)) as path:
         yield from _decode_file(task, path)
 
 

@@ -26,6 +26,7 @@ from videopipe.scoring.scores import VideoScores
 from videopipe.scoring.settings import Execution, Scoring
 from videopipe.scoring.video_accumulator import VideoAccumulator
 from videopipe.system.pool import Event, Failed, Finished, WorkerPool
+from videopipe.video.sources.own_objects import OwnObjects
 from videopipe.video.video import load_backend
 
 
@@ -153,12 +154,18 @@ class Engine:
         A video is drawn only when a decoding process is free.
         """
         limits = self._execution.max_clips_per_video, self._execution.max_seconds_per_video
-        tasks = (ClipTask(index, video, self.plan, done, *limits) for index, video, done in videos)
+        own = OwnObjects()
+        tasks = (
+            ClipTask(index, video, self.plan, done, *limits, own.copy(index, video.path))
+            for index, video, done in videos
+        )
         steps: deque[_Step] = deque()
         underway: dict[int, VideoAccumulator] = {}
         # Closed before the pool is given to another call, also when a consumer stops early.
-        with self._pool() as pool, closing(self._timed(pool, tasks)) as events:
+        with own, self._pool() as pool, closing(self._timed(pool, tasks)) as events:
             for event in events:
+                if not isinstance(event, Event):
+                    own.release(event.task.index)
                 steps.extend(self._steps(event, underway))
                 self._model.flush_overdue()
                 while steps and (steps[0].done() or len(steps) > self._model.clips_in_flight):

@@ -121,6 +121,35 @@ def test_what_a_process_makes_or_may_read_stays(make: Callable[..., Pipeline]) -
     assert clips not in kept()
 
 
+def test_prune_counts_what_it_removes_and_not_what_it_keeps(
+    make: Callable[..., Pipeline],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from videopipe.commands.results.runs import size_in_words
+    from videopipe.pipeline import usage
+
+    old = make(words="old")
+    make(words="new")
+    clips, model = names(old)
+    (RUNS / clips / "large").write_bytes(bytes(5000))
+    sizes = {result.folder.name: result.size_bytes for result in list_results(RUNS)}
+    lock = FileLock(RUNS / ".locks" / clips)
+    original = usage.remove
+
+    def remove_while_taken(result: usage.StoredResult) -> bool:
+        assert lock.try_acquire()  # a run takes the clips between the list and the removal
+        return original(result)
+
+    monkeypatch.setattr(usage, "remove", remove_while_taken)
+    capsys.readouterr()
+    assert main(["prune", "--yes"]) == 0
+    text = capsys.readouterr().out
+    assert f"kept {clips}: a process has begun to use it" in text
+    assert text.endswith(f"removed 1 result, {size_in_words(sizes[model])}\n")
+    lock.release()
+
+
 def test_a_killed_run_keeps_no_result_from_being_removed(make: Callable[..., Pipeline]) -> None:
     old = make(words="old")
     make(words="new")

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -70,6 +70,11 @@ def frame_folders(folder: Path, count: int) -> Path:
     return folder
 
 
+def links_to(names: Iterable[str]) -> bytes:
+    """A page as web servers make for a folder."""
+    return "".join(f'<a href="{name}">{name}</a>' for name in names).encode()
+
+
 def killed_and_resumed(
     words: list[object], out: Path, rows: int = 2, writer: str = WRITERS, verb: str = "predict"
 ) -> None:
@@ -131,6 +136,14 @@ def source_of(kind: str, tmp_path: Path, films: list[Path], site: Site) -> list[
             return [f"{site.url}/films.tar"]
         case "frames":
             return [frame_folders(tmp_path / "frames", COUNT), "--frame-rate", "12"]
+        case "frames behind a URL":
+            folder = frame_folders(tmp_path / "frames", COUNT)
+            for clip in folder.iterdir():
+                pages = {f"{clip.name}/{file.name}": file.read_bytes() for file in clip.iterdir()}
+                site.files |= {f"frames/{name}": content for name, content in pages.items()}
+                site.files[f"frames/{clip.name}/"] = links_to(file.name for file in clip.iterdir())
+            site.files["frames/"] = links_to(f"{clip.name}/" for clip in folder.iterdir())
+            return [f"{site.url}/frames/", "--frame-rate", "12"]
         case "txt":
             file.write_text("\n".join(paths))
         case "jsonl":
@@ -142,7 +155,10 @@ def source_of(kind: str, tmp_path: Path, films: list[Path], site: Site) -> list[
     return [file]
 
 
-KINDS = ["http", "tar", "tar behind a URL", "frames", "txt", "jsonl", "parquet", "arrow"]
+KINDS = [
+    "http", "tar", "tar behind a URL", "frames", "frames behind a URL", "txt", "jsonl", "parquet",
+    "arrow",
+]  # fmt: skip
 
 
 @pytest.mark.slow

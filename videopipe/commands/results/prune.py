@@ -51,16 +51,16 @@ def main(args: argparse.Namespace) -> int:
         return 0
     sys.stdout.flush()
     listed = {result.folder for result in found}
-    removed = 0
+    removed: list[int] = []  # sizes in bytes
     with no_new_runs(runs):
         for result in list_results(runs):  # checked again: a run may have begun since
             if result.folder not in listed:
                 continue
             if not result.needed and remove(result):
-                removed += 1
+                removed.append(result.size_bytes)
             else:
                 print(f"kept {result.folder.name}: a process has begun to use it")
         for folder in leftovers(runs):
             shutil.rmtree(folder, ignore_errors=True)
-    print(f"removed {counted(removed, 'result')}, {total}")
+    print(f"removed {counted(len(removed), 'result')}, {size_in_words(sum(removed))}")
     return 0

@@ -16,6 +16,11 @@ VIDEO_SUFFIXES = frozenset(
     .qt .rm .rmvb .swf .ts .vob .webm .wmv .xvid .y4m
     """.split()  # noqa: SIM905 - ninety quotes and commas would hide it
 )
+# What predictions take for a video. Audio files are among them on purpose: a file without a video
+# stream gets a row with the reason, instead of missing from the table.
+MEDIA_SUFFIXES = VIDEO_SUFFIXES | frozenset(
+    ".aac .flac .m4a .mka .mp3 .oga .ogg .opus .wav .wma".split()  # noqa: SIM905
+)
 SPLIT_NAMES = {
     "train": "train",
     "training": "train",

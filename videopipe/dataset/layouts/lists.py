@@ -2,9 +2,10 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from videopipe.dataset.layouts.listing import (
     SPLIT_NAMES,
@@ -18,6 +19,7 @@ from videopipe.dataset.lists.video_lists import LIST_SUFFIXES, ListEntry, path_o
 from videopipe.errors import DataError
 from videopipe.video.sources.addresses import ARROW_SUFFIXES
 
+T = TypeVar("T")
 LABEL_FILES = ("classInd.txt", "label_map.txt", "labels.txt", "classes.txt")
 
 
@@ -173,9 +175,17 @@ class VideoFinder:
         """The file of a Kinetics clip, and whether it is trimmed to its range already."""
         if self._by_stem is None:
             self._by_stem = {path.stem: path for path in videos_below(self._folder)}
-        trimmed = name
-        if start is not None and end is not None:
-            trimmed = f"{name}_{int(start):06d}_{int(end):06d}"
-        if trimmed in self._by_stem:
-            return self._by_stem[trimmed], True
-        return self._by_stem.get(name, self._folder / f"{trimmed}.mp4"), False
+        found, trimmed, is_trimmed = kinetics_clip(self._by_stem, name, start, end)
+        return found or self._folder / f"{trimmed}.mp4", is_trimmed
+
+
+def kinetics_clip(
+    by_stem: Mapping[str, T], name: str, start: float | None, end: float | None
+) -> tuple[T | None, str, bool]:
+    """The video of a Kinetics clip, the name of its trimmed file, and whether it is that file."""
+    trimmed = name
+    if start is not None and end is not None:
+        trimmed = f"{name}_{int(start):06d}_{int(end):06d}"
+    if trimmed in by_stem:
+        return by_stem[trimmed], trimmed, True
+    return by_stem.get(name), trimmed, False

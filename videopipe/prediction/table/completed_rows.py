@@ -18,9 +18,15 @@ from videopipe.prediction.table.formats import format_of
 from videopipe.prediction.table.parts import scan_part
 from videopipe.system.content_id import content_id
 from videopipe.system.status import USED
-from videopipe.video.sources.addresses import is_remote, split_member
+from videopipe.video.sources.addresses import (
+    is_in_one_process,
+    is_remote,
+    is_remote_folder,
+    split_member,
+)
 from videopipe.video.sources.local_copy import local_copy
 from videopipe.video.sources.remote import describe
+from videopipe.video.sources.remote_frames import describe_frames
 
 log = logging.getLogger(__name__)
 
@@ -126,11 +132,16 @@ def _has_changed_elsewhere(path: str, stored_in: str, entry: CompletedVideo) -> 
         if is_remote(stored_in):
             if entry.content_id is None:
                 return True
-            modified_at = describe(stored_in).modified_at
-            return modified_at is not None and modified_at > entry.written_at
-        status = Path(stored_in).stat()
-        if max(status.st_mtime, status.st_ctime) <= entry.written_at:
-            return False
+            about = describe_frames if is_remote_folder(stored_in) else describe
+            modified_at = about(stored_in).modified_at
+            if modified_at is None or modified_at <= entry.written_at:
+                return False
+            if not is_in_one_process(stored_in):  # else the time is that of this process
+                return True
+        else:
+            status = Path(stored_in).stat()
+            if max(status.st_mtime, status.st_ctime) <= entry.written_at:
+                return False
         with local_copy(path) as copy:
             return content_id(copy) != entry.content_id
     except Exception as error:  # noqa: BLE001 - every driver has its own kinds of errors

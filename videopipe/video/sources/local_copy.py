@@ -9,11 +9,17 @@ from urllib.parse import urlsplit
 
 from videopipe.errors import DataError, DecodeError
 from videopipe.system.pool_worker import heartbeat
-from videopipe.video.sources.addresses import ARROW_SUFFIXES, is_remote, split_member
+from videopipe.video.sources.addresses import (
+    ARROW_SUFFIXES,
+    is_remote,
+    is_remote_folder,
+    split_member,
+)
 from videopipe.video.sources.byte_columns import row_bytes
 from videopipe.video.sources.remote import NO_SUCH_OBJECT, copy_object, describe, retried
+from videopipe.video.sources.remote_frames import copied_frames
 from videopipe.video.sources.scratch import scratch_file
-from videopipe.video.sources.tar_shards import members_of
+from videopipe.video.sources.tar_shards import place_of
 
 LARGEST_IN_MEMORY_BYTES = 256 * 2**20  # of members of shards on this machine
 COPIED_AT_ONCE_BYTES = 16 * 2**20
@@ -24,7 +30,8 @@ NO_SUCH_FILE = "no such file"
 def local_copy(path: str) -> Iterator[Path]:
     """A file with the content of the source, for as long as the context lasts.
 
-    A file of this machine is given as it is. An object is copied to the scratch folder. A member of
+    A file of this machine is given as it is. An object is copied to the scratch folder, and so are
+    the images of a folder behind a URL (a URL with a slash at its end). A member of
     a local shard is copied to memory where the system has files in memory (Linux) and it is not
     very large. Raises DecodeError with the reason.
     """
@@ -33,6 +40,9 @@ def local_copy(path: str) -> Iterator[Path]:
         if found is not None:
             with _member(path, *found) as copy:
                 yield copy
+        elif is_remote_folder(path):
+            with copied_frames(path) as folder:
+                yield folder
         elif is_remote(path):
             size = retried(path, lambda: describe(path).size_bytes)
             with scratch_file(path, _suffix(path), size or 0) as copy:
@@ -58,10 +68,7 @@ def _member(path: str, shard: str, name: str) -> Iterator[Path]:
         with _row(path, shard, name) as copy:
             yield copy
         return
-    place = members_of(shard).get(name)
-    if place is None:
-        raise DecodeError(path, f"{NO_SUCH_FILE} in the shard")
-    start, size = place
+    start, size = place_of(shard, name)
     if is_remote(shard):
         with scratch_file(path, _suffix(name), size) as copy:
             with copy.open("r+b") as file:

@@ -23,7 +23,9 @@ FIRST_PAUSE_SECONDS = 0.5
 SMALLEST_READ_BYTES, LARGEST_READ_BYTES = 64 * 2**10, 8 * 2**20
 SLOW_READ_SECONDS, QUICK_READ_SECONDS = 2.0, 0.5
 NO_SUCH_OBJECT = "no such object"
-VERSIONS = ("ETag", "etag", "md5Hash", "generation", "blob_id", "LastModified", "Last-Modified")
+VERSIONS = (
+    "ETag", "etag", "md5Hash", "generation", "blob_id", "LastModified", "Last-Modified", "created",
+)  # fmt: skip
 TIMES = (
     "LastModified", "Last-Modified", "updated", "mtime", "created", "last_commit", "uploaded_at",
 )  # fmt: skip
@@ -70,10 +72,11 @@ def describe(url: str) -> RemoteObject:
     driver, path = file_system(url)
     driver.invalidate_cache(path)
     options = INFO_OPTIONS.get(url.partition("://")[0].lower(), {})
-    return _object(driver.info(path, **options))
+    return object_of(driver.info(path, **options))
 
 
-def _object(info: Mapping[str, Any]) -> RemoteObject:
+def object_of(info: Mapping[str, Any]) -> RemoteObject:
+    """The properties of an object as its driver gives them."""
     version = tuple(str(info[name]) for name in VERSIONS if info.get(name) is not None)
     times = (_seconds(info[name]) for name in TIMES if info.get(name) is not None)
     size = info.get("size")
@@ -177,7 +180,7 @@ def explain(error: BaseException) -> tuple[bool, str]:
     """Whether another attempt may succeed, and the reason in words.
 
     The HTTP driver reports every failure of its first request as a missing file; the cause is
-    the error behind it.
+    the error behind it. That of the driver for memory is a KeyError.
     """
     behind = error.__cause__ if isinstance(error, FileNotFoundError) else None
     response = getattr(behind or error, "response", None)
@@ -186,7 +189,7 @@ def explain(error: BaseException) -> tuple[bool, str]:
         if status in (404, 410):
             return False, NO_SUCH_OBJECT
         return status in TEMPORARY_STATUSES, f"the server answers with status {status}"
-    if behind is not None and not isinstance(behind, FileNotFoundError):
+    if behind is not None and not isinstance(behind, FileNotFoundError | KeyError):
         return explain(behind)
     if isinstance(error, FileNotFoundError):
         return False, NO_SUCH_OBJECT
@@ -208,4 +211,5 @@ def join_url(folder: str, path: str) -> str:
     if is_remote(path) or path.startswith("/"):
         return path
     protocol, _, rest = folder.partition("://")
-    return f"{protocol}://{posixpath.normpath(f'{rest}/{path}')}"
+    joined = f"{protocol}://{posixpath.normpath(f'{rest}/{path}')}"
+    return f"{joined}/" if path.endswith("/") else joined

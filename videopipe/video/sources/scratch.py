@@ -9,6 +9,7 @@ VIDEOPIPE_SCRATCH_GIGABYTES bounds it (default: 32).
 
 import fcntl
 import os
+import shutil
 import tempfile
 import time
 import uuid
@@ -22,6 +23,7 @@ from videopipe.system.pool_worker import heartbeat
 DEFAULT_GIGABYTES = 32.0
 POLL_SECONDS = 0.1
 LOCK_FILE = ".lock"
+FOLDER_SUFFIX = ".folder"  # of a folder; the file of the same name without it holds its lock
 
 
 def scratch_folder() -> Path:
@@ -64,6 +66,22 @@ def scratch_file(source: str, suffix: str, size_bytes: int) -> Iterator[Path]:
         os.close(handle)
 
 
+@contextmanager
+def scratch_subfolder(source: str, size_bytes: int) -> Iterator[Path]:
+    """As `scratch_file`, an empty folder."""
+    with scratch_file(source, "", size_bytes) as file:
+        folder = _folder_of(file)
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _folder_of(file: Path) -> Path:
+    return file.with_name(f"{file.name}{FOLDER_SUFFIX}")
+
+
 def _reserve(folder: Path, suffix: str, size_bytes: int) -> tuple[Path, int] | None:
     """A locked file of this size (sparse), which counts from now on; None when there is no room."""
     with (folder / LOCK_FILE).open("wb") as lock:
@@ -90,6 +108,7 @@ def _size_if_used(path: Path) -> int:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return os.fstat(file.fileno()).st_size
+            shutil.rmtree(_folder_of(path), ignore_errors=True)
             path.unlink(missing_ok=True)
     except FileNotFoundError:  # removed by its owner in the meantime
         pass

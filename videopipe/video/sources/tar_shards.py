@@ -8,13 +8,18 @@ from pathlib import Path
 from typing import IO
 
 from pretrained_2d.atomic import write_text
-from videopipe.errors import DataError
+from videopipe.errors import DataError, DecodeError
 from videopipe.video.sources.addresses import is_remote
 from videopipe.video.sources.remote import describe, file_system, retried
 from videopipe.video.sources.scratch import scratch_folder
 
 Members = dict[str, tuple[int, int]]  # name -> (first byte, size in bytes)
 HEADER_READ_BYTES = 16 * 2**10
+DECOMPRESS = (
+    "members of compressed shards cannot be addressed; decompress it first (gunzip, bunzip2, "
+    "unxz, unzstd)"
+)
+NO_SUCH_MEMBER = "no such file in the shard"
 
 
 def members_of(shard: str) -> Members:
@@ -27,6 +32,14 @@ def members_of(shard: str) -> Members:
         return _local_members(shard, status.st_size, status.st_mtime_ns)
     except OSError as error:
         raise DataError(f"{shard}: the shard cannot be read ({error.strerror})") from None
+
+
+def place_of(shard: str, name: str) -> tuple[int, int]:
+    """(first byte, size in bytes) of a member; DecodeError when there is none of this name."""
+    place = members_of(shard).get(name)
+    if place is None:
+        raise DecodeError(f"{shard}/{name}", NO_SUCH_MEMBER)
+    return place
 
 
 @lru_cache(8)
@@ -68,6 +81,6 @@ def _index(shard: str, file: IO[bytes]) -> Members:
     except tarfile.TarError as error:
         raise DataError(
             f"{shard}: not an uncompressed tar file, or damaged after {len(found)} members "
-            f"({error}); members of compressed shards cannot be addressed"
+            f"({error}); {DECOMPRESS}"
         ) from None
     return found
