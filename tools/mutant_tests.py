@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -73,8 +74,8 @@ class LineMap:
     seconds: dict[str, float]
     tests: dict[tuple[str, int], list[str]]
 
-    def tests_for(self, file: str, line: int, budget: float) -> list[str]:
-        """Tests that execute a line: the nearest and quickest first, within a budget of seconds.
+    def tests_for(self, file: str, line: int) -> list[str]:
+        """Tests that execute a line, the nearest and quickest first.
 
         Where none does, those that execute another line of the same function.
         """
@@ -87,13 +88,14 @@ class LineMap:
         def order(test: str) -> tuple[bool, float, str]:
             return distances.get(test.partition("::")[0], 9) > 1, self.seconds[test], test
 
-        chosen = []
-        for test in sorted(found, key=order):
-            budget -= self.seconds[test]
-            if budget < 0 and chosen:
-                break
-            chosen.append(test)
-        return chosen
+        return sorted(found, key=order)
+
+    def within(self, tests: list[str], budget: float) -> list[str]:
+        """The first of these tests, as many as take so many seconds together; at least one."""
+        spent = accumulate(self.seconds[test] for test in tests)
+        return [test for test, total in zip(tests, spent, strict=True) if total <= budget] or tests[
+            :1
+        ]
 
 
 def function_around(file: str, line: int) -> range:

@@ -8,7 +8,7 @@ A mutant is one changed expression: `+` for `-`, `<` for `<=`, a number plus one
 left out, a condition negated. Mutants are drawn by `--seed` from the modules in TARGETS. For each,
 the tests of the changed module run in a copy of the tree, the nearest test file first and the
 others by their measured duration, until one fails. With `--lines` (made by tools/mutant_lines.py)
-only tests that execute the changed line run, as many of them as take `--seconds` together.
+only tests that execute the changed line run, the nearest and quickest first.
 
 - caught: a test failed, crashed, or used SECONDS_PER_TEST of processor time; `by` names it;
 - survived: all these tests passed; printed as file:line, before and after;
@@ -232,12 +232,16 @@ def main() -> int:
                 if time.monotonic() > deadline:
                     return
                 before = outcome.passed if outcome else {}
-                chosen = lines.tests_for(mutant.file, mutant.line, args.seconds) if lines else []
+                tests = lines.tests_for(mutant.file, mutant.line) if lines else []
+                tests = [test for test in tests if test not in before]
+                chosen = lines.within(tests, args.seconds) if lines and tests else []
                 groups = in_groups(chosen) or groups_of_tests(mutant.file, seconds)
                 left = [[test for test in group if test not in before] for group in groups]
                 tree = trees.get()
                 outcome = examine(mutant, tree, [group for group in left if group], args.seconds)
                 trees.put(tree)
+                if outcome.state == SURVIVED and len(chosen) < len(tests):
+                    outcome.state = OPEN
                 seconds.update(outcome.passed)
                 outcome.passed = before | outcome.passed
                 if args.out:
