@@ -1,7 +1,13 @@
-"""Which test files belong to a module, for `tools/mutants.py`."""
+"""Which test files belong to a module and which tests to a line, for `tools/mutants.py`."""
 
+import ast
+import hashlib
+import json
 import re
+from collections import defaultdict
+from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -54,3 +60,62 @@ def _imports(text: str, module: str) -> bool:
     single = rf"from {re.escape(package)} import [^\n]*\b{name}\b"
     several = rf"from {re.escape(package)} import \([^)]*\b{name}\b"
     return re.search(rf"\b{re.escape(module)}\b(?!\.)|{single}|{several}", text) is not None
+
+
+@cache
+def digest(file: str) -> str:
+    return hashlib.sha256((ROOT / file).read_bytes()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class LineMap:
+    """Tests by the lines that they execute, and what each takes."""
+
+    seconds: dict[str, float]
+    tests: dict[tuple[str, int], list[str]]
+
+    def tests_for(self, file: str, line: int) -> list[str]:
+        """Tests that execute a line, the nearest and quickest first.
+
+        Where none does, those that execute another line of the same function.
+        """
+        found = self.tests.get((file, line), [])
+        if not found:
+            lines = function_around(file, line)
+            found = list({test for other in lines for test in self.tests.get((file, other), [])})
+        distances = tests_of(file)
+
+        def order(test: str) -> tuple[bool, float, str]:
+            return distances.get(test.partition("::")[0], 9) > 1, self.seconds[test], test
+
+        return sorted(found, key=order)
+
+    def within(self, tests: list[str], budget: float) -> list[str]:
+        """The first of these tests, as many as take so many seconds together; at least one."""
+        spent = accumulate(self.seconds[test] for test in tests)
+        return [test for test, total in zip(tests, spent, strict=True) if total <= budget] or tests[
+            :1
+        ]
+
+
+def function_around(file: str, line: int) -> range:
+    """The lines of the innermost function around a line; none at the level of a module."""
+    best = range(0)
+    for node in ast.walk(ast.parse((ROOT / file).read_text())):
+        if isinstance(node, ast.FunctionDef):
+            lines = range(node.body[0].lineno, (node.end_lineno or node.lineno) + 1)
+            if line in lines and (not best or len(lines) < len(best)):
+                best = lines
+    return best
+
+
+def read_lines(path: Path) -> LineMap:
+    """The last rows of each test, without the lines of files that have changed since."""
+    rows = {row["test"]: row for row in map(json.loads, path.read_text().splitlines())}
+    tests: dict[tuple[str, int], list[str]] = defaultdict(list)
+    for name, row in rows.items():
+        for file, lines in row["lines"].items():
+            if row["digests"][file] == digest(file):
+                for line in lines:
+                    tests[file, line].append(name)
+    return LineMap({name: row["seconds"] for name, row in rows.items()}, tests)

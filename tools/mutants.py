@@ -2,14 +2,16 @@
 
     python tools/mutants.py --count 40 --minutes 20            # `make mutants`
     python tools/mutants.py --count 200 --minutes 240 --out mutants.jsonl
+    python tools/mutants.py --count 200 --lines lines.jsonl --seconds 60 --out mutants.jsonl
 
 A mutant is one changed expression: `+` for `-`, `<` for `<=`, a number plus one, a keyword argument
 left out, a condition negated. Mutants are drawn by `--seed` from the modules in TARGETS. For each,
 the tests of the changed module run in a copy of the tree, the nearest test file first and the
-others by their measured duration, until one fails:
+others by their measured duration, until one fails. With `--lines` (made by tools/mutant_lines.py)
+only tests that execute the changed line run, the nearest and quickest first.
 
 - caught: a test failed, crashed, or used SECONDS_PER_TEST of processor time; `by` names it;
-- survived: all tests of the module passed; printed as file:line, before and after;
+- survived: all these tests passed; printed as file:line, before and after;
 - open: `--seconds` of processor time were used up and no test had failed.
 
 Results are appended to `--out`. A run with the same file skips the mutants that are decided there
@@ -35,7 +37,7 @@ from queue import Queue
 from typing import Any
 
 from mutant_changes import Mutant, mutants_of
-from mutant_tests import ROOT, groups_of_tests
+from mutant_tests import ROOT, groups_of_tests, read_lines
 
 TARGETS = (
     "s4nd/*.py",
@@ -59,7 +61,7 @@ WALL_SECONDS_PER_TEST = 400  # for a test that waits for ever
 CAUGHT, SURVIVED, OPEN = "caught", "survived", "open"
 PRELOADED = (
     "accelerate", "av", "hypothesis", "matplotlib.pyplot", "numba", "pyarrow.parquet", "pytest",
-    "timm", "torch", "torchvision", "yaml",
+    "scipy.stats", "timm", "torch", "torchvision.transforms.v2", "yaml",
 )  # fmt: skip
 
 
@@ -69,11 +71,11 @@ class Outcome:
 
     state: str
     by: str = ""  # the test that failed
-    passed: dict[str, float] = field(default_factory=dict)  # test file: seconds of processor time
+    passed: dict[str, float] = field(default_factory=dict)  # test file or test: processor seconds
 
 
 def examine(mutant: Mutant, tree: Path, groups: list[list[str]], limit: float) -> Outcome:
-    """Run test files, one group after the other, in a copy of the tree with this one change."""
+    """Run test files or tests, group by group, in a copy of the tree with this one change."""
     path = tree / mutant.file
     text = path.read_text()
     path.write_text(f"{text[: mutant.start]}({mutant.after}){text[mutant.end :]}")
@@ -82,7 +84,7 @@ def examine(mutant: Mutant, tree: Path, groups: list[list[str]], limit: float) -
     try:
         child = os.fork()
         if child == 0:
-            _run_tests(tree, groups, Reporter(report, limit))
+            _run_tests(tree, groups, Reporter(report, limit, {name for g in groups for name in g}))
         os.waitpid(child, 0)
     finally:
         path.write_text(text)
@@ -97,29 +99,30 @@ def examine(mutant: Mutant, tree: Path, groups: list[list[str]], limit: float) -
 class Reporter:
     """A plugin of pytest that reports tests in a file and ends a run at its time limit."""
 
-    def __init__(self, report: Path, limit: float) -> None:
+    def __init__(self, report: Path, limit: float, units: set[str]) -> None:
         self.stream = os.open(report, os.O_WRONLY | os.O_CREAT)
         self.limit = limit
+        self.units = units  # what was asked for: test files, or single tests
         self.failed = ""
-        self.file = ""
+        self.unit = ""
         self.started = 0.0
 
     def write(self, kind: str, name: str, value: object = "") -> None:
         os.write(self.stream, f"{kind}\t{name}\t{value}\n".encode())
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self.begin(nodeid.partition("::")[0])
+        self.begin(nodeid if nodeid in self.units else nodeid.partition("::")[0])
         self.write("began", nodeid)
         signal.setitimer(signal.ITIMER_PROF, SECONDS_PER_TEST)
 
-    def begin(self, file: str) -> None:
-        """Close the file before, whose tests have all passed."""
-        if file == self.file:
+    def begin(self, unit: str) -> None:
+        """Close the file or test before, which has passed."""
+        if unit == self.unit:
             return
         now = _processor_seconds()
-        if self.file and not self.failed:
-            self.write("passed", self.file, round(now - self.started, 2))
-        self.file, self.started = file, now
+        if self.unit and not self.failed:
+            self.write("passed", self.unit, round(now - self.started, 2))
+        self.unit, self.started = unit, now
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.failed and not self.failed:
@@ -139,6 +142,10 @@ class Reporter:
 def _processor_seconds() -> float:
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
+
+
+def target_files() -> list[Path]:
+    return sorted({path for pattern in TARGETS for path in ROOT.glob(pattern)})
 
 
 def preload() -> None:
@@ -199,14 +206,16 @@ def main() -> int:
     parser.add_argument(
         "--seconds", type=float, default=600, help="processor time for a mutant (default 600)"
     )
+    parser.add_argument("--lines", type=Path, help="a file made by tools/mutant_lines.py")
     parser.add_argument("--only", default="", help="only files whose path contains this")
     parser.add_argument("--out", type=Path, help="append results here, one JSON object per line")
     args = parser.parse_args()
 
-    files = sorted({path for pattern in TARGETS for path in ROOT.glob(pattern)})
+    files = target_files()
     every = [m for path in files if args.only in str(path) for m in mutants_of(path, ROOT)]
     random.Random(args.seed).shuffle(every)
     known, seconds = read_record(args.out)
+    lines = read_lines(args.lines) if args.lines else None
     print(f"{len(every)} mutants in {len(files)} files; running {args.count}", flush=True)
 
     preload()
@@ -223,11 +232,16 @@ def main() -> int:
                 if time.monotonic() > deadline:
                     return
                 before = outcome.passed if outcome else {}
-                groups = groups_of_tests(mutant.file, seconds)
+                tests = lines.tests_for(mutant.file, mutant.line) if lines else []
+                tests = [test for test in tests if test not in before]
+                chosen = lines.within(tests, args.seconds) if lines and tests else []
+                groups = in_groups(chosen) or groups_of_tests(mutant.file, seconds)
                 left = [[test for test in group if test not in before] for group in groups]
                 tree = trees.get()
                 outcome = examine(mutant, tree, [group for group in left if group], args.seconds)
                 trees.put(tree)
+                if outcome.state == SURVIVED and len(chosen) < len(tests):
+                    outcome.state = OPEN
                 seconds.update(outcome.passed)
                 outcome.passed = before | outcome.passed
                 if args.out:
@@ -245,6 +259,11 @@ def main() -> int:
     count = {state: sum(r.state == state for r in results) for state in (CAUGHT, SURVIVED, OPEN)}
     print(f"{len(results)} mutants: " + ", ".join(f"{n} {state}" for state, n in count.items()))
     return bool(count[SURVIVED])
+
+
+def in_groups(tests: list[str]) -> list[list[str]]:
+    """Few tests first, since most mutants fail there and the others are then not collected."""
+    return [group for group in (tests[:5], tests[5:30], tests[30:]) if group]
 
 
 def read_record(path: Path | None) -> tuple[dict[str, Outcome], dict[str, float]]:

@@ -90,6 +90,15 @@ class Learner:
         with self.accelerator.autocast():
             return self.wrapped(*arguments).float()
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Inside, passes exchange nothing with other processes; not for sharded networks."""
+        wrapped, self.wrapped = self.wrapped, self.trained
+        try:
+            yield
+        finally:
+            self.wrapped = wrapped
+
     def update(self, factor: float, step: int) -> Tensor:
         """Change the weights by the gathered gradient at `factor` of the peak rates; its norm."""
         for settings, group in zip(self.optimizer.param_groups, self.groups, strict=True):

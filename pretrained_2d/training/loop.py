@@ -265,10 +265,8 @@ class TrainingRun:
         if phase.begin is not None:
             phase.begin(self.learner.trained)
         self.learner.trained.train()
-        with (
-            leaving_no_trace(self.learner.model),
-            self.accelerator.no_sync(self.learner.wrapped),
-        ):
+        # Processes with less memory make more attempts, so none of them may wait for others.
+        with leaving_no_trace(self.learner.model), self.learner.alone():
             fits = largest_that_fits(len(phase.data), 2 * parts, attempt)
         self.report.clear()
         everyone = self.accelerator.gather(torch.tensor([fits], device=self.accelerator.device))

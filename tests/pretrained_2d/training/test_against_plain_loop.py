@@ -102,11 +102,19 @@ from torch import distributed
 config, listing, splits = problem()
 pretrain(config, listing, splits, Path(sys.argv[2]))
 assert distributed.get_world_size() == 2
+
+from test_loop import LimitedMemory
+from toy_training import run
+plain = {"mixup": 0, "cutmix": 0, "accumulation": 1, "epochs": 2}
+model = LimitedMemory([12, 3][distributed.get_rank()])
+options = {"batch_size": "auto", "monitor": (), "evaluate": None, **plain}
+result = run(Path(sys.argv[2]) / "auto", model, **options)
+assert result.batch_size == 4, "16 fit in the first process, 4 in the second"
 distributed.destroy_process_group()
 """
 
 
-def test_two_processes_equal_the_plain_loop(tmp_path: Path) -> None:
+def test_two_processes_equal_the_plain_loop_and_agree_on_a_batch_that_fits(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])

@@ -35,6 +35,21 @@ def test_binary_accuracy_is_the_share_of_right_attributes():
     assert at_zero.item() == pytest.approx(math.log(2))
 
 
+def test_binary_smoothing_moves_every_target_towards_a_half():
+    """One entry at a time, by the definition of cross entropy."""
+    logits, targets = torch.randn(3, 4), torch.randint(2, (3, 4))
+    expected = []
+    for row, wanted in zip(logits.tolist(), targets.tolist(), strict=True):
+        total = 0.0
+        for logit, target in zip(row, wanted, strict=True):
+            share = {0: 0.1, 1: 0.9}[target]
+            chance = 1 / (1 + math.exp(-logit))
+            total -= share * math.log(chance) + (1 - share) * math.log(1 - chance)
+        expected.append(total / 4)
+    found = BinaryCrossEntropy(label_smoothing=0.2).loss(logits, targets)
+    assert found.tolist() == pytest.approx(expected, rel=1e-5)
+
+
 def test_collate_stacks_numbers_and_rows():
     signals, targets = collate([(torch.zeros(3, 2, 2), 1), (torch.ones(3, 2, 2), 2)])
     assert signals.shape == (2, 3, 2, 2)

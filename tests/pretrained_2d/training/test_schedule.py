@@ -49,5 +49,13 @@ def test_a_length_in_steps_is_shared_among_phases():
     assert half[-1] == pytest.approx(0.5, abs=0.02)  # 50 of 100 steps
 
 
+def test_a_length_in_steps_includes_the_warm_up_and_the_end_is_kept_after_it():
+    values = factors(Recipe(lr=1.0, min_lr=0.2, warmup_steps=20, schedule_steps=80))
+    assert values[20] == 1.0
+    assert values[50] == pytest.approx(0.6)  # halfway between 20 and 80
+    assert values[80:] == pytest.approx([0.2] * 20)
+    assert values[79] > 0.2
+
+
 def test_constant_stays_at_the_peak():
     assert set(factors(Recipe(schedule="constant", warmup_steps=3))[3:]) == {1.0}

@@ -48,6 +48,10 @@ def test_other_names_or_another_number_ask_for_a_new_head() -> None:
         assert all(
             torch.equal(a, b) for a, b in zip(fresh.parameters(), again.parameters(), strict=True)
         ), "the seed decides"
+        bias = fresh.state_dict()[next(name for name in sorted(head) if "bias" in name)]
+        assert bias.count_nonzero() == 0
+        other, _, _ = with_head_for(model, replace(CARD, labels=("a", "b", "c")), labels, 1)
+        assert not torch.equal(other.head.weight, fresh.head.weight)
 
 
 def test_an_encoder_gets_a_head_on_its_features() -> None:

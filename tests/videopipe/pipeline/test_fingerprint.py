@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pretrained_2d.setting import setting
 from videopipe.pipeline.fingerprint import digest_of_files, fingerprint, identify
 from videopipe.pipeline.jobs import Job
+from videopipe.pipeline.results import _revision_of
 from videopipe.pipeline.stage import Input, Kind, Stage
 
 
@@ -144,3 +145,30 @@ def test_data_may_not_change_unnoticed(data: Path) -> None:
     (data / "class/b.avi").unlink()
     seen.add(digest(data))
     assert len(seen) == 5
+
+
+def test_a_size_counts_at_the_same_time_and_a_nanosecond_at_the_same_size(data: Path) -> None:
+    file, moment = data / "a.avi", 1_700_000_000_000_000_000
+    seen = set()
+    for text, nanoseconds in (("one", 0), ("four", 0), ("four", 1000)):
+        file.write_text(text)
+        os.utime(file, ns=(moment, moment + nanoseconds))
+        seen.add(digest(data))
+    assert len(seen) == 3
+
+
+def test_a_revision_tells_apart_what_failed_what_was_made_again_and_the_inputs() -> None:
+    outcomes: list[tuple[str, list[str], dict[str, list[str]]]] = [
+        ("", [], {}),
+        ("", ["a"], {}),
+        ("", ["b"], {}),
+        ("", ["a", "b"], {}),
+        ("request", [], {}),
+        ("request", ["a"], {}),
+        ("", [], {"clips": ["1"]}),
+        ("", [], {"clips": ["2"]}),
+        ("", ["a"], {"clips": ["1"]}),
+    ]
+    assert len({_revision_of(*outcome) for outcome in outcomes}) == len(outcomes)
+    assert _revision_of("", ["a", "b"], {}) == _revision_of("", ["b", "a"], {})
+    assert _revision_of("", [], {}) == _revision_of("", [], {"clips": ["", ""]}) == ""

@@ -122,6 +122,22 @@ def test_the_mean_of_repeats_is_not_rounded_to_whole_videos(tmp_path: Path) -> N
     assert "| 57.5 ± 3.5 |" in (tmp_path / "out" / "table.md").read_text()
 
 
+def test_a_row_has_the_means_of_its_repeats_and_the_sum_of_their_failures(tmp_path: Path) -> None:
+    share = {"low": 0.0, "high": 1.0, "successes": 1, "trials": 1}
+    results = [
+        Result(
+            evaluation(tmp_path / str(n), 20, top5={"value": top5, **share},
+                       mean_class=mean_class, failed=failed),
+            "scores",
+            {"split": n},
+        )
+        for n, (top5, mean_class, failed) in enumerate([(0.6, 0.3, 1), (0.9, 0.5, 4)])
+    ]  # fmt: skip
+    (row,) = compare(results, tmp_path / "out")["rows"]
+    assert (row["top5"], row["mean_class"]) == (pytest.approx(0.75), pytest.approx(0.4))
+    assert row["failed"] == 5
+
+
 def test_folds_differ_by_more_than_their_videos(tmp_path: Path) -> None:
     """50, 75 and 100 % in three folds: 90 right of 120 videos is no such narrow interval."""
     results = [

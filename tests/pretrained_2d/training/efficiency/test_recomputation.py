@@ -89,12 +89,16 @@ def test_a_network_without_blocks_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["lamb", "lion", "adafactor", "sgd"])
 def test_an_optimiser_of_timm_keeps_the_rates_of_the_groups(name: str) -> None:
     network = build("isotropic", **ISOTROPIC)
-    recipe = Recipe(lr=0.01, state_space_lr=0.001, weight_decay=0.3, optimiser=name)
+    recipe = Recipe(
+        lr=0.01, state_space_lr=0.001, weight_decay=0.3, betas=(0.8, 0.95), optimiser=name
+    )
     groups = parameter_groups(network, recipe)
     optimizer = build_optimizer(groups, recipe)
     assert type(optimizer).__name__.lower().startswith(name)
     found = [(group["lr"], group["weight_decay"]) for group in optimizer.param_groups]
     assert found == [(group.lr, group.weight_decay) for group in groups]
+    momentum = {group.get("betas") for group in optimizer.param_groups}
+    assert momentum == {(0.8, 0.95) if name in ("lamb", "lion") else None}
     before = network.head.weight.detach().clone()
     torch.nn.init.normal_(network.head.weight)
     gradients(network, torch.randn(2, 3, 8, 8))
