@@ -12,6 +12,7 @@ IMAGENET = {
     "image_size": 32, "resize": 36, "recipe.epochs": 1, "recipe.batch_size": 8, "recipe.workers": 0,
 }  # fmt: skip
 CELEBA = {"image_size": 64, "options.stem_kernel": 64}
+PLAIN_STEPS = {"recipe.epochs": 1, "recipe.precision": "fp32", "recipe.compile": "false"}
 TWO_PHASES = "[{epochs: 1, size: %d, bandlimit: 0.1}, {epochs: 1, size: %d}]"
 
 # What --set changes: by pipeline, then by stage.
@@ -27,6 +28,7 @@ TINY_2D: dict[str, dict[str, dict[str, object]]] = {
         },
         "conv2d": {"recipe.epochs": 1, "matrix.train_size": "[8]"},
     },
+    "cifar10_zero_shot_25_epochs.yaml": {"s4nd": PLAIN_STEPS, "conv2d": PLAIN_STEPS},
     "cifar10_bandlimit.yaml": {
         "s4nd": {"recipe.epochs": 1, "matrix.options.axis.bandlimit": "[0.1]"},
     },
