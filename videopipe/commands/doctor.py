@@ -23,7 +23,7 @@ ENOUGH_DISK_GB, ENOUGH_SHARED_MEMORY_GB = 20, 1
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the folder whose disk is checked."""
     parser.add_argument(
-        "--runs", metavar="DIR", default="runs", help="folder for results (default: runs)"
+        "--runs", metavar="DIR", default="runs", help="folder of results (default: runs)"
     )
 
 

@@ -90,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
-    """`--overwrite`, `--retry-failed`, `--limit`, `--strict`."""
+    """`--overwrite`, `--retry-failed`, `--limit`, `--strict`, `--engine`."""
     add = parser.add_argument
     add("--overwrite", action="store_true", help="replace a table of another model or settings")
     add(
@@ -99,12 +99,18 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add("--limit", type=int, metavar="N", help="only the first N videos")
     add("--strict", action="store_true", help="exit 1 when a video is not ok")
+    add(
+        "--engine", choices=("local", "ray"), default="local",
+        help="ray: on a Ray cluster in place of this machine",
+    )  # fmt: skip
 
 
 def add_sampling(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """How a video becomes clips."""
-    sampling = parser.add_argument_group("how a video is sampled (default: as in evaluation)")
-    sampling.add_argument("--clips", type=int, metavar="N", help="clips per video, evenly spread")
+    sampling = parser.add_argument_group("how a video is sampled")
+    sampling.add_argument(
+        "--clips", type=int, metavar="N", help="clips per video, evenly spread (default: cover it)"
+    )
     sampling.add_argument(
         "--num-frames", type=int, metavar="N", help="frames per clip (default: the checkpoint's)"
     )
@@ -120,7 +126,7 @@ def add_sampling(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         "--within-shots", action="store_true",
         help="clips and windows do not cross a cut; decodes every frame once more to find the cuts",
     )  # fmt: skip
-    sampling.add_argument("--crops", type=int, choices=(1, 3), default=1, help="per clip (1)")
+    sampling.add_argument("--crops", type=int, choices=(1, 3), default=1, help="crops per clip (1)")
     sampling.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="fp32")
     sampling.add_argument(
         "--decoder", choices=get_args(Decoder), default="auto", help="decoding backend (auto)"
@@ -151,7 +157,6 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
         help="decoding time after which a video gets the status too_long (7200); none: no limit",
     )  # fmt: skip
     speed.add_argument("--compile", action="store_true", help="torch.compile the model (GPU)")
-    speed.add_argument("--engine", choices=("local", "ray"), default="local")
     add_progress_argument(speed)
 
 
