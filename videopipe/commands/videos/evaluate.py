@@ -34,12 +34,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", "-o", type=Path, required=True, metavar="DIR", help="folder for the results")
     add("--overwrite", action="store_true", help="replace another evaluation in --out")
     add("--split", choices=("test", "val", "train", "all"), default="test",
-        help="videos to score (test)")  # fmt: skip
+        help="videos to score (default: test)")  # fmt: skip
     add("--layout", default="auto", help="layout of the data (default: recognise it)")
     add("--official-split", type=int, choices=(1, 2, 3), default=1, metavar="N",
-        help="official split of HMDB-51 or UCF-101 (1)")  # fmt: skip
+        help="official split of HMDB-51 or UCF-101 (default: 1)")  # fmt: skip
     add("--max-failed", type=float, default=0.05, metavar="FRACTION",
-        help="exit 1 when more than this fraction of the videos has no scores (0.05)")  # fmt: skip
+        help="exit 1 when more than this fraction of the videos has no scores (default: 0.05)",
+    )  # fmt: skip
     add("--all-classes", action="store_true", help="print every class, not the ten lowest")
     sampling = add_sampling(parser)
     sampling.add_argument("--average", choices=("logits", "probabilities"), default="logits")

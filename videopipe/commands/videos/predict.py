@@ -68,11 +68,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add(
         "--patience-seconds", type=float, metavar="SECONDS",
-        help="with --stream: a file that has not grown for this long has ended (5)",
+        help="with --stream: a file that has not grown for this long has ended (default: 5)",
     )  # fmt: skip
 
     rows = parser.add_argument_group("columns")
-    rows.add_argument("--top-k", type=int, default=5, metavar="K", help="best classes (5)")
+    rows.add_argument("--top-k", type=int, default=5, metavar="K", help="best classes (default: 5)")
     rows.add_argument("--scores", action="store_true", help="all probabilities")
     rows.add_argument("--embeddings", action="store_true", help="the input of the classifier")
     rows.add_argument("--windows", action="store_true", help="a row per window, not per video")
@@ -126,11 +126,14 @@ def add_sampling(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         "--within-shots", action="store_true",
         help="clips and windows do not cross a cut; decodes every frame once more to find the cuts",
     )  # fmt: skip
-    sampling.add_argument("--crops", type=int, choices=(1, 3), default=1, help="crops per clip (1)")
+    sampling.add_argument(
+        "--crops", type=int, choices=(1, 3), default=1, help="crops per clip (default: 1)"
+    )
     sampling.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="fp32")
     sampling.add_argument(
-        "--decoder", choices=get_args(Decoder), default="auto", help="decoding backend (auto)"
-    )
+        "--decoder", choices=get_args(Decoder), default="auto",
+        help="decoding backend (default: auto)",
+    )  # fmt: skip
     return sampling
 
 
@@ -146,15 +149,16 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     speed.add_argument(
         "--timeout-seconds", type=float, default=60.0, metavar="SECONDS",
-        help="longest time without a frame before decoding is stopped (60)",
+        help="longest time without a frame before decoding is stopped (default: 60)",
     )  # fmt: skip
     speed.add_argument(
         "--max-clips-per-video", type=number_or("none", int), default=100_000, metavar="N",
-        help="a video with more clips gets the status too_long (100000); none: no limit",
+        help="a video with more clips gets the status too_long (default: 100000; none: no limit)",
     )  # fmt: skip
     speed.add_argument(
         "--max-seconds-per-video", type=number_or("none", float), default=7200.0, metavar="SECONDS",
-        help="decoding time after which a video gets the status too_long (7200); none: no limit",
+        help="decoding time after which a video gets the status too_long (default: 7200; none: no "
+        "limit)",
     )  # fmt: skip
     speed.add_argument("--compile", action="store_true", help="torch.compile the model (GPU)")
     add_progress_argument(speed)

@@ -34,15 +34,15 @@ def add_timeline(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     group.add_argument(
         "--on", type=float, metavar="P",
-        help="an interval must reach this probability (0.5)",
+        help="an interval must reach this probability (default: 0.5)",
     )  # fmt: skip
     group.add_argument(
         "--off", type=float, metavar="P",
-        help="an interval ends where its class falls below this probability (0.3)",
+        help="an interval ends where its class falls below this probability (default: 0.3)",
     )  # fmt: skip
     group.add_argument(
         "--min-seconds", type=float, metavar="SECONDS",
-        help="leave out shorter intervals (0)",
+        help="leave out shorter intervals (default: 0)",
     )  # fmt: skip
 
 
