@@ -67,7 +67,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="STAGE",
         action="append",
         default=[],
-        help="make this stage again, and all that depends on it; repeatable",
+        help="make this stage again, and every stage that depends on it; repeatable",
     )
     parser.add_argument(
         "--retry-failed",

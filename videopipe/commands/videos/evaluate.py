@@ -150,8 +150,7 @@ def _videos(args: argparse.Namespace) -> "tuple[Manifest, list[VideoRecord]]":
 
 
 def _identity(args: argparse.Namespace, scoring: Any, records: Any, labels: Any) -> dict[str, Any]:
-    """All that decides the result but the content of the videos, as JSON."""
-
+    """Everything that decides the result, except the content of the videos, as JSON."""
     from pretrained_2d.checkpoints.folder import CARD
     from videopipe.pipeline.fingerprint import fingerprint
     from videopipe.system.content_id import content_id

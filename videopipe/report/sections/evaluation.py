@@ -17,7 +17,7 @@ from videopipe.report.sections.multi_label import multi_label_section
 NUM_STRIPS = 6  # of mistakes, and of correct predictions
 NUM_PAIRS = 10
 MOST_ROWS = 300
-# A picture shows at most so many classes: labels stay readable, and its size is bounded.
+# The most classes in a picture, which keeps labels readable and bounds its size.
 MOST_CONFUSED = 30
 LOWEST, HIGHEST = 30, 10
 
