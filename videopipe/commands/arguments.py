@@ -82,7 +82,7 @@ def add_progress_argument(parser: Any) -> None:
         "--progress",
         choices=("auto", "json"),
         default="auto",
-        help="json: one JSON object per line on stderr, for programs (default: auto)",
+        help="json: one JSON object per line on stderr, for programs (auto)",
     )
 
 
