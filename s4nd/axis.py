@@ -18,7 +18,7 @@ from s4nd import compiled
 from s4nd.kernels.bases import BASES
 from s4nd.kernels.initial import Shape, initial_values
 from s4nd.kernels.kernel import bandlimit_mask
-from s4nd.kernels.kernel_sampling import Wanted, sample, with_start
+from s4nd.kernels.kernel_sampling import KernelRequest, sample, with_start
 
 Start = Literal["random", "deterministic", "identity", "difference", "paper"]
 Padding = Literal["zeros", "replicate"]
@@ -159,7 +159,7 @@ class AxisStateSpace(nn.Module):
 
     def forward(self, length: int, rate: float = 1.0) -> Tensor:
         """Kernels along the axis: (K, channels, length), `rate` base samples per sample."""
-        taps = sample([Wanted(self, length, rate, delta=False)])[0]
+        taps = sample([KernelRequest(self, length, rate, delta=False)])[0]
         if not self.config.bidirectional:
             return taps[..., length:]
         return torch.cat((taps[..., length:], taps[..., :length].flip(-1)))
@@ -196,7 +196,7 @@ class AxisStateSpace(nn.Module):
         """
         if self.is_compiled:
             return with_start(self._compiled_taps(length, rate), self)
-        return sample([Wanted(self, length, rate)])[0]
+        return sample([KernelRequest(self, length, rate)])[0]
 
     @property
     def is_compiled(self) -> bool:

@@ -15,14 +15,14 @@ from s4nd import compiled, conv
 from s4nd.axis import AxisConfig, AxisStateSpace, check_bandlimit
 from s4nd.cache import KernelCache, saved_tensor_hooks
 from s4nd.engines.engine_choice import takes_matmul
-from s4nd.kernels.kernel_sampling import Wanted, sample
+from s4nd.kernels.kernel_sampling import KernelRequest, sample
 
 Engine = Literal["auto", "matmul", "fft"]
 Rate = float | Sequence[float]
 ENGINES = ("auto", "matmul", "fft")
 
 
-class Given(NamedTuple):
+class ReadyKernels(NamedTuple):
     """Kernels generated for a call before the call, by `s4nd.together`."""
 
     key: object  # shape, rates, engine
@@ -73,7 +73,7 @@ class S4ND(nn.Module):
         self.spaces = nn.ModuleList(AxisStateSpace(axis, channels, outputs) for axis in axes)
         self.D = nn.Parameter(torch.empty(multiplier, channels))
         self._cache = KernelCache()
-        self.given: Given | None = None  # by `s4nd.together`, during one forward pass
+        self.given: ReadyKernels | None = None  # by `s4nd.together`, during one forward pass
         self.reset_skip()
 
     @torch.no_grad()
@@ -213,7 +213,7 @@ class S4ND(nn.Module):
             return not any(p.requires_grad for p in self.spaces.parameters())
         return True
 
-    def wanted(self, shape: Sequence[int], rate: Rate) -> tuple[object, list[Wanted]]:
+    def wanted(self, shape: Sequence[int], rate: Rate) -> tuple[object, list[KernelRequest]]:
         """The key of a call, and the requests to `sample` for its kernels: see `s4nd.together`.
 
         Empty if kernels are reused, made by the compiled form, or have sharded parameters (a
@@ -241,11 +241,13 @@ class S4ND(nn.Module):
             for axis, matrix, each in zip(self.axes, matrices, taps, strict=True)
         ]
 
-    def _wanted(self, shape: Sequence[int], rates: Sequence[float], engine: Engine) -> list[Wanted]:
+    def _wanted(
+        self, shape: Sequence[int], rates: Sequence[float], engine: Engine
+    ) -> list[KernelRequest]:
         """The requests to `sample`, one for each axis."""
         sizes = shape if engine == "matmul" else [None] * len(shape)
         axes = zip(self._spaces(), self._lengths(shape, rates), rates, sizes, strict=True)
-        return [Wanted(*axis) for axis in axes]
+        return [KernelRequest(*axis) for axis in axes]
 
     def train(self, mode: bool = True) -> S4ND:
         """Switch the mode and empty the kernel cache."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
 from s4nd.cache import saved_tensor_hooks
-from s4nd.kernels.kernel_sampling import Wanted, sample
-from s4nd.layer import S4ND, Given, Rate, without_autocast
+from s4nd.kernels.kernel_sampling import KernelRequest, sample
+from s4nd.layer import S4ND, Rate, ReadyKernels, without_autocast
+
+# A layer, the key of its call, and its requests.
+_Requests: TypeAlias = tuple[S4ND, object, list[KernelRequest]]
 
 
 class Call(NamedTuple):
@@ -43,7 +46,7 @@ def sampled_together(calls: Sequence[Call], *, on_cpu: bool = False) -> Iterator
             layer.given = None
 
 
-def _announced(calls: Sequence[Call], *, on_cpu: bool) -> list[tuple[S4ND, object, list[Wanted]]]:
+def _announced(calls: Sequence[Call], *, on_cpu: bool) -> list[_Requests]:
     if not calls or not (on_cpu or launches_are_slow(calls[0].layer.D)):
         return []
     waiting = [(call.layer, *call.layer.wanted(call.shape, call.rate)) for call in calls]
@@ -55,11 +58,11 @@ def launches_are_slow(parameter: Tensor) -> bool:
     return parameter.device.type != "cpu" or torch.compiler.is_compiling()
 
 
-def _hand_over(ready: Sequence[tuple[S4ND, object, list[Wanted]]]) -> None:
+def _hand_over(ready: Sequence[_Requests]) -> None:
     device = ready[0][0].D.device.type
     with without_autocast(device):
         operators = sample([each for _, _, wanted in ready for each in wanted])
     hooks, first = saved_tensor_hooks(), 0
     for layer, key, wanted in ready:
-        layer.given = Given(key, hooks, operators[first : first + len(wanted)])
+        layer.given = ReadyKernels(key, hooks, operators[first : first + len(wanted)])
         first += len(wanted)

@@ -145,7 +145,7 @@ def serve(args: argparse.Namespace) -> int:
             at_start = at_start or resident_megabytes()  # the first clip brings the imports
             answer = {"seconds": min(seconds), "memory": resident_megabytes() - at_start}
             answer["wrong"] = wrong_frames(file, times, frames)
-        except Exception as error:  # noqa: BLE001 - whatever a library raises is a failure of it
+        except Exception as error:  # noqa: BLE001 - any exception is a failure of this way
             answer = {"error": repr(error)[:200]}
         print(json.dumps(answer), flush=True)
     return 0

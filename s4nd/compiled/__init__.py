@@ -30,8 +30,9 @@ How to turn it off: `S4ND_COMPILED=0` in the environment, or
 for the calls inside, in this thread. A graph that was compiled before keeps the form it has.
 
 What happens if numba does not work (missing, too new, `NUMBA_DISABLE_JIT=1`, ...): one warning with
-the reason, and plain torch. Without a writable cache folder (`NUMBA_CACHE_DIR`) the loops are
-compiled again in each process. They run in torch's threads if torch uses GNU OpenMP, else in one.
+the reason, and plain torch. Without a writable cache folder (`NUMBA_CACHE_DIR`): one warning, and
+the loops are compiled again in each process. Damaged files in that folder are replaced. The loops
+run in torch's threads if torch uses GNU OpenMP, else in one, with one warning.
 
 The files: `operators.py` registers the operators. `products.py` (loops in `transpose.py`) computes
 `separable_product`, `toeplitz.py` computes `toeplitz_matrices`, `steps.py` computes `step_product`,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -18,6 +19,7 @@ import numpy as np
 import torch
 from llvmlite import ir
 from numba.core import cgutils, types
+from numba.core.caching import FunctionCache
 from numba.extending import intrinsic
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -51,19 +53,42 @@ def _version() -> str:
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function; cache it beside its file or in the user's cache folder."""
     function.__qualname__ += f"_{_version()}"  # part of the name of the cached file
+    loop = numba.njit(function, **OPTIONS)
     try:
-        return numba.njit(function, cache=True, **OPTIONS)
+        loop._cache = _Cache(function)
     except RuntimeError:  # neither place can be written
-        _warn_once(
-            "numba finds no folder to keep compiled loops in, so that every process compiles them "
-            "again; set NUMBA_CACHE_DIR to a folder that can be written"
-        )
-        return numba.njit(function, **OPTIONS)
+        _warn_once("numba finds no folder to keep compiled loops in")
+    return loop
+
+
+class _Cache(FunctionCache):  # type: ignore[misc]
+    """Files of numba that are damaged or cannot be written cost time, but no call fails."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The compiled function, or None if there is no file of it that can be read."""
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # noqa: BLE001  (after a power failure a file holds any bytes)
+            with suppress(OSError):
+                self.flush()
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Write the compiled function to its files."""
+        try:
+            super().save_overload(sig, data)
+        except Exception as error:  # noqa: BLE001  (a full disk, or an index that is damaged)
+            reason = getattr(error, "strerror", None) or error
+            _warn_once(f"compiled loops cannot be kept in {self.cache_path} ({reason})")
 
 
 @cache
-def _warn_once(message: str) -> None:
-    warnings.warn(f"S4ND: {message}", stacklevel=3)
+def _warn_once(problem: str) -> None:
+    warnings.warn(
+        f"S4ND: {problem}, so that every process compiles them again; set NUMBA_CACHE_DIR to a "
+        "folder that can be written",
+        stacklevel=3,
+    )
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -88,7 +113,10 @@ def _start_of_torch() -> int:
         (library,) = libraries
         start = ctypes.CDLL(str(library)).GOMP_parallel
     except (ValueError, OSError, AttributeError):
-        _warn_once("torch brings no GNU OpenMP here, so that compiled loops run in one thread")
+        warnings.warn(
+            "S4ND: torch brings no GNU OpenMP here, so that compiled loops run in one thread",
+            stacklevel=3,
+        )
         return 0
     return ctypes.cast(start, ctypes.c_void_p).value or 0
 

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 _grids = Memo(max_entries=16)
 
 
-class Wanted(NamedTuple):
-    """Taps of an axis, or with `size` the Toeplitz matrices for a signal of `size` samples.
+class KernelRequest(NamedTuple):
+    """The taps of an axis, or with `size` the Toeplitz matrices for a signal of `size` samples.
 
     delta: with what the starts `identity` and `difference` add to the state space at lag 0.
     """
@@ -50,31 +50,31 @@ class Wanted(NamedTuple):
     delta: bool = True
 
 
-def sample(wanted: Sequence[Wanted]) -> list[Tensor]:
+def sample(requests: Sequence[KernelRequest]) -> list[Tensor]:
     """Taps (outputs, channels, 2 L) or matrices (outputs, channels, size, size), in order."""
     families: dict[Hashable, dict[Hashable, list[int]]] = {}
-    for index, each in enumerate(wanted):
+    for index, each in enumerate(requests):
         family, key = _keys(each)
         families.setdefault(family, {}).setdefault(key, []).append(index)
     found: dict[int, Tensor] = {}
     for places in families.values():
-        groups = [[wanted[index] for index in indices] for indices in places.values()]
+        groups = [[requests[index] for index in indices] for indices in places.values()]
         all_taps = _low_rank(groups) if groups[0][0].space.P is not None else _diagonal(groups)
         for indices, group, taps in zip(places.values(), groups, all_taps, strict=True):
             found |= zip(indices, _finish(group, taps), strict=True)
-    return [found[index] for index in range(len(wanted))]
+    return [found[index] for index in range(len(requests))]
 
 
-def _keys(wanted: Wanted) -> tuple[Hashable, Hashable]:
+def _keys(request: KernelRequest) -> tuple[Hashable, Hashable]:
     """Axes of one family share operations; those of one group differ in their parameters only."""
-    space, length, rate, size, delta = wanted
+    space, length, rate, size, delta = request
     config, c = space.config, space.C
     family = (config.state, config.num_low_rank, len(c), config.bidirectional, c.dtype, c.device)
     form = (space.channels // config.copies, config.start, config.rule, space.bandlimit, delta)
     return family, (form, length, rate, space.period(rate), size, size and config.padding)
 
 
-def _low_rank(groups: Sequence[Sequence[Wanted]]) -> list[Tensor]:
+def _low_rank(groups: Sequence[Sequence[KernelRequest]]) -> list[Tensor]:
     """Taps (outputs, S, E, 2 L) of each group of a family with a low-rank part."""
     dtype = accurate_dtype(groups[0][0].space.C.device)
     a_real, a_imag, b, p = (
@@ -101,7 +101,7 @@ def _low_rank(groups: Sequence[Sequence[Wanted]]) -> list[Tensor]:
     return low_rank_taps(parts, shared)
 
 
-def _diagonal(groups: Sequence[Sequence[Wanted]]) -> list[Tensor]:
+def _diagonal(groups: Sequence[Sequence[KernelRequest]]) -> list[Tensor]:
     """Taps (outputs, S, E, 2 L) of each group with a diagonal state space."""
     found = []
     for group in groups:
@@ -117,7 +117,7 @@ def _diagonal(groups: Sequence[Sequence[Wanted]]) -> list[Tensor]:
     return found
 
 
-def _step_and_c(group: Sequence[Wanted], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _step_and_c(group: Sequence[KernelRequest], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """dt (S, E, 1) on the base grid in `dtype`, and c (S, K, E, n, 2) within the bandlimit."""
     space = group[0].space
     dt = join([_by_space(each.space.log_dt[None], each) for each in group], 0)
@@ -131,7 +131,7 @@ def _step_and_c(group: Sequence[Wanted], dtype: torch.dtype) -> tuple[Tensor, Te
     return dt, c
 
 
-def _finish(group: Sequence[Wanted], taps: Tensor) -> list[Tensor]:
+def _finish(group: Sequence[KernelRequest], taps: Tensor) -> list[Tensor]:
     """Taps (outputs, S, E, 2 L) of a group -> the taps or matrices of each of its axes."""
     space, _, _, size, delta = group[0]
     result = taps.to(space.kernel_dtype())
@@ -159,11 +159,11 @@ def with_start(taps: Tensor, space: AxisStateSpace) -> Tensor:
     return taps + (1 - taps.sum(-1, keepdim=True)) * delta
 
 
-def _parameters(group: Sequence[Wanted], name: str) -> Tensor:
+def _parameters(group: Sequence[KernelRequest], name: str) -> Tensor:
     """A_real and A_imag (S, n), B (1, S, n, 2), P (R, S, n, 2) of all state spaces."""
     return join([getattr(each.space, name) for each in group], 1 if name in ("B", "P") else 0)
 
 
-def _by_space(x: Tensor, wanted: Wanted) -> Tensor:
+def _by_space(x: Tensor, request: KernelRequest) -> Tensor:
     """(K, channels, ...) -> (S, K, E, ...)."""
-    return torch.unflatten(x, 1, (-1, wanted.space.config.copies)).movedim(2, 0)
+    return torch.unflatten(x, 1, (-1, request.space.config.copies)).movedim(2, 0)

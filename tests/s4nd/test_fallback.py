@@ -1,5 +1,7 @@
 """Where numba does not work, or is switched off, the layer runs in plain torch."""
 
+import importlib
+import shutil
 import subprocess
 import sys
 import warnings
@@ -72,6 +74,33 @@ assert "NUMBA_DISABLE_JIT is set" in str(warning.message), warning.message
 """
     environment = {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(Path(s4nd.__file__).parents[1])}
     subprocess.run([sys.executable, "-c", program], check=True, env=environment)
+
+
+def test_damaged_and_full_cache_folders(monkeypatch, tmp_path):
+    """As after a power failure: loops are compiled again, and their files are replaced."""
+    (tmp_path / "loops.py").write_text("def double(x):\n    return 2 * x\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(jit.numba.config, "CACHE_DIR", "")  # beside the file
+
+    def double():
+        loops = importlib.reload(importlib.import_module("loops"))
+        return jit.compiled(loops.double)
+
+    assert double()(21) == 42
+    index, code = sorted(tmp_path.rglob("*.nb[ic]"), key=lambda path: path.suffix, reverse=True)
+    for file in (index, code):
+        whole = file.read_bytes()
+        file.write_bytes(whole[: len(whole) // 2])
+        assert double()(21) == 42
+        again = double()
+        assert again(21) == 42
+        assert sum(again.stats.cache_hits.values()) == 1, "the files are whole again"
+    unwritten = double()
+    shutil.rmtree(index.parent)
+    index.parent.write_text("a file in the way")
+    with pytest.warns(UserWarning, match="cannot be kept .*set NUMBA_CACHE_DIR") as caught:
+        assert unwritten(21) == 42
+    assert len(caught) == 1
 
 
 def test_environment_variable(monkeypatch_numba):

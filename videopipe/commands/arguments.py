@@ -52,16 +52,22 @@ def add_pipeline_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_runs_argument(parser: argparse.ArgumentParser) -> None:
+    """`--runs`, the folder of results."""
+    help_text = "folder of results (default: runs)"
+    parser.add_argument("--runs", metavar="DIR", default="runs", help=help_text)
+
+
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """`--runs`, `--until`, `--redo`, `--retry-failed`, of `run` and of `plan`."""
-    parser.add_argument("--runs", metavar="DIR", default="runs", help="folder of results (runs)")
+    add_runs_argument(parser)
     parser.add_argument("--until", metavar="STAGE", help="stop after this stage")
     parser.add_argument(
         "--redo",
         metavar="STAGE",
         action="append",
         default=[],
-        help="make this stage again, and all that depends on it; repeatable",
+        help="make this stage again, and every stage that depends on it; repeatable",
     )
     parser.add_argument(
         "--retry-failed",

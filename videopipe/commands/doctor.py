@@ -12,6 +12,8 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Literal
 
+from videopipe.commands.arguments import add_runs_argument
+
 SUMMARY = "check versions, decoders, GPUs, memory and disk, each problem with its remedy"
 EXAMPLES = """  videopipe doctor
   videopipe doctor --runs /data/runs
@@ -22,9 +24,7 @@ ENOUGH_DISK_GB, ENOUGH_SHARED_MEMORY_GB = 20, 1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the folder whose disk is checked."""
-    parser.add_argument(
-        "--runs", metavar="DIR", default="runs", help="folder for results (default: runs)"
-    )
+    add_runs_argument(parser)
 
 
 def main(args: argparse.Namespace) -> int:

@@ -21,7 +21,7 @@ CONFIDENCE = 0.95
 def average_precision(scores: Floats, positive: Booleans, weights: Floats | None = None) -> Any:
     """Average precision of one class: scores (videos,), positives (videos,) -> NaN without any.
 
-    `weights` (resamples, videos) counts every video so many times; the result is (resamples,).
+    `weights` (resamples, videos): how often each video counts; the result is then (resamples,).
     """
     order = np.argsort(-scores, kind="stable")
     ranked = scores[order]

@@ -59,20 +59,22 @@ def resolution_table(
                 check(table)
                 return table
 
-            told = score(rate)
+            with_rate = score(rate)
             # Convolutions have no rate, and the base rate is rate 1.
-            untold = score(1.0) if has_state_space and rate != 1.0 else told
+            without_rate = score(1.0) if has_state_space and rate != 1.0 else with_rate
             found.append(
                 {
                     "frames_per_second": num_frames / seconds,
                     "clip_seconds": seconds,
                     "num_frames": num_frames,
                     "rate": rate,
-                    "with_rate": _top1(told),
-                    "without_rate": _top1(untold),
-                    "failed": sorted({*told.failed, *untold.failed}),
+                    "with_rate": _top1(with_rate),
+                    "without_rate": _top1(without_rate),
+                    "failed": sorted({*with_rate.failed, *without_rate.failed}),
                     "paired": asdict(
-                        compare_paired(untold.ranks() == 0, told.ranks() == 0, told.recordings)
+                        compare_paired(
+                            without_rate.ranks() == 0, with_rate.ranks() == 0, with_rate.recordings
+                        )
                     ),
                 }
             )

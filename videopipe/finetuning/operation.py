@@ -1,6 +1,5 @@
 """Fine-tune a checkpoint folder on the videos of a manifest."""
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -15,6 +14,7 @@ from torch import nn
 from pretrained_2d.checkpoints.card import ModelCard
 from pretrained_2d.checkpoints.folder import save_checkpoint
 from pretrained_2d.training.optimiser import ParameterGroup, parameter_groups
+from pretrained_2d.training.outputs.metrics_log import read_metrics
 from pretrained_2d.training.train import (
     Phase,
     TrainingProgress,
@@ -191,8 +191,7 @@ def _complete_card(
 
 def _peak_memory_bytes(out: Path) -> int | None:
     """The largest value in the log of the training."""
-    lines = (out / "metrics.jsonl").read_text().splitlines()
-    noted = [json.loads(line).get("memory_bytes") for line in lines]
+    noted = [record.get("memory_bytes") for record in read_metrics(out / "metrics.jsonl")]
     return max((value for value in noted if value is not None), default=None)
 
 

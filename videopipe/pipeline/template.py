@@ -208,6 +208,6 @@ def _in_words(card: ModelCard) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A YAML string whatever it contains; a variable such as $WEIGHTS stays readable."""
+    """Any text as a YAML string; a variable such as $WEIGHTS stays readable."""
     plain = text.replace("/", "").replace("_", "").replace("-", "").replace(".", "").lstrip("$")
     return text if plain.isalnum() and not plain.isdigit() else json.dumps(text)

@@ -179,7 +179,7 @@ def _pipelines(runs: Path) -> Iterator[tuple[str, str]]:
 
 
 def _with_sources(by_name: Mapping[str, list[_Folder]], text: str) -> list[_Folder]:
-    """The folders that a text names, and all that they name in turn."""
+    """The folders that a text names, those that their records name, and so on."""
     found: dict[str, list[_Folder]] = {}
     texts = [text]
     while texts:

@@ -63,7 +63,7 @@ def score_resumable(
     """Score every video once and keep each result in `folder`; `index` is the place in `videos`.
 
     Results of an earlier, interrupted call come first, without decoding. A result is reused when it
-    has the same `identity` (JSON: model and settings: all that decides the scores) and its file has
+    has the same `identity` (JSON of the model and settings that decide the scores) and its file has
     not changed since; with `retry_failed` only when it has scores. A process that is killed loses
     at most the videos that it was decoding.
 
@@ -113,7 +113,7 @@ def _read_rows(
             rows = as_rows(read_part(file, SCHEMA)) if is_part else read_journal(file)
             found |= {row["id"]: (row, written_at) for row in rows if row["id"] in wanted}
         except FileNotFoundError:
-            continue  # the journal of another process, which is a part by now
+            continue  # the journal of another process, which has become a part
     return found
 
 

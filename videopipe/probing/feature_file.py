@@ -87,7 +87,7 @@ class FeatureWriter:
     """Writes rows of `features.npy` at their places, each known from a line of a journal.
 
     Several processes may write different rows of one file. Lines are appended after their rows are
-    on disk, so that a row with a line is whole whatever is killed.
+    on disk, so that a row with a line is whole, also after a kill.
     """
 
     def __init__(self, folder: Path, shape: tuple[int, ...], rank: int) -> None:

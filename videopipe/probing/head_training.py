@@ -119,7 +119,8 @@ def train_probe(
     }
     if os.environ.get("RANK", "0") == "0":
         kept = TemporalHead(shape.channels, shape.steps, len(labels), config)
-        kept.load_state_dict(read_weights(_kept_folder(out, result)))
+        chosen = out / "best" / "accuracy" if result.best else out / "last"
+        kept.load_state_dict(read_weights(chosen))
         provenance = {
             "made_by": "probe",
             "parent": dict(parent.provenance),
@@ -196,8 +197,3 @@ def standardise(head: TemporalHead, items: FeatureItems) -> None:
     std = np.sqrt(np.maximum(squares / count - mean**2, 0))
     head.standardise.mean.copy_(torch.from_numpy(mean))
     head.standardise.std.copy_(torch.from_numpy(np.where(std > SMALLEST_STD, std, 1.0)))
-
-
-def _kept_folder(out: Path, result: TrainingResult) -> Path:
-    """Where the head is that the training chose."""
-    return out / "best" / "accuracy" if result.best else out / "last"

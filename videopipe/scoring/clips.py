@@ -130,7 +130,7 @@ class DecodedClip:
     shot: int = 0  # number of the cuts before it
 
     def without_frames(self) -> "DecodedClip":
-        """The same without the frames, which the model has by now."""
+        """The same without the frames, once they are passed to the model."""
         return replace(self, frames=NO_FRAMES)
 
 

@@ -102,7 +102,7 @@ def _take_over(config: AdoptConfig, out: Path) -> Summary:
     from videopipe.models import load_model
 
     network, card = load_model(config.checkpoint)
-    said = {
+    recorded = {
         "architecture": card.architecture,
         **{f"options.{k}": v for k, v in card.options.items()},
     }
@@ -112,8 +112,8 @@ def _take_over(config: AdoptConfig, out: Path) -> Summary:
         if entry.name not in ("checkpoint", "options") and value is not None:
             given[entry.name] = value
     for name, value in given.items():
-        if _plain(said.get(name)) != _plain(value):
-            words = f"has {said[name]}" if name in said else "has its own"
+        if _plain(recorded.get(name)) != _plain(value):
+            words = f"has {recorded[name]}" if name in recorded else "has its own"
             raise CheckpointError(
                 f"'{name}' is set to {value}, but {config.checkpoint} is a checkpoint folder that "
                 f"{words}; leave '{name}' out"

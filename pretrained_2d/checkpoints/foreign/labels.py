@@ -12,7 +12,8 @@ def read_labels(given: str) -> tuple[str, ...]:
     path = Path(given)
     if path.is_file():
         text = path.read_text(encoding="utf-8-sig")
-        names = _from_json(path, text) if path.suffix == ".json" else _from_lines(text)
+        lines = [line.strip() for line in text.strip().splitlines()]
+        names = _from_json(path, text) if path.suffix == ".json" else lines
     elif "," in given:
         names = [name.strip() for name in given.split(",")]
     else:
@@ -24,10 +25,6 @@ def read_labels(given: str) -> tuple[str, ...]:
             what = f"{name!r} occurs twice" if name else "one name is empty"
             raise CheckpointError(f"labels of {given}: {what}; every class needs a name of its own")
     return tuple(names)
-
-
-def _from_lines(text: str) -> list[str]:
-    return [line.strip() for line in text.strip().splitlines()]
 
 
 def _from_json(path: Path, text: str) -> list[str]:

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("float32", "uint8"),
         default="float32",
         help="float32: normalised, channels first; uint8: frames (batch, time, height, width, 3), "
-        "normalised inside the graph; resizing and cropping stay outside (default float32)",
+        "normalised inside the graph; resizing and cropping stay outside (default: float32)",
     )
     parser.add_argument(
         "--batch-size", metavar="N", type=int, help="fixed batch size (default: any batch size)"
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="X",
         type=float,
         default=1e-4,
-        help="largest accepted difference, relative to the largest logit (default 1e-4)",
+        help="largest accepted difference, relative to the largest logit (default: 1e-4)",
     )
 
 

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--labels", metavar="FILE|A,B,…", help="classes of the new head: a text file or a list"
     )
-    parser.add_argument("--seed", metavar="N", type=int, default=0, help="random seed (default 0)")
+    parser.add_argument("--seed", metavar="N", type=int, default=0, help="random seed (default: 0)")
     hints = get_type_hints(InflationOptions)
     for field in fields(InflationOptions):
         _add_option(parser, field, hints[field.name])
@@ -83,12 +83,13 @@ def _labels(text: str) -> tuple[str, ...]:
 
 def _add_option(parser: argparse.ArgumentParser, field: "Field[Any]", hint: Any) -> None:
     default = field.default
-    unit = f", in {field.metadata['unit']}" if field.metadata.get("unit") else ""
+    words, unit = field.metadata["help"], field.metadata.get("unit")
+    words += f", in {unit}" if unit and unit not in words else ""
     shown = "none" if default is None else default or "none given"
     flag = f"--{field.name.replace('_', '-')}"
     settings: dict[str, Any] = {
         "default": default,
-        "help": f"{field.metadata['help']}{unit} (default {shown})".replace("%", "%%"),
+        "help": f"{words} (default: {shown})".replace("%", "%%"),
     }
     if get_origin(hint) is Literal:
         settings["choices"] = get_args(hint)

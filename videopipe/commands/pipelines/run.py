@@ -90,7 +90,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def write_page(folder: Path, *, anew: bool = True) -> Path | None:
-    """Write the report of the run; a failure is printed and does not end the command."""
+    """Write the report of the run; a failure is reported and is no error."""
     from videopipe.system.progress import log_line
 
     page = folder / "report" / "report.html"

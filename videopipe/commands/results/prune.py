@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+from videopipe.commands.arguments import add_runs_argument
 from videopipe.errors import ConfigError
 
 SUMMARY = "remove results that no pipeline and no running process needs, after showing them"
@@ -21,7 +22,7 @@ makes or may read is never removed.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the folder, the age and --yes."""
-    parser.add_argument("--runs", metavar="DIR", default="runs", help="folder of results (runs)")
+    add_runs_argument(parser)
     parser.add_argument("--yes", action="store_true", help="remove; without it only show")
     parser.add_argument(
         "--older-than-days", type=float, default=0.0, metavar="N",

@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from videopipe.commands.arguments import add_runs_argument
+
 if TYPE_CHECKING:
     from videopipe.pipeline.usage import StoredResult
 
@@ -21,7 +23,7 @@ removes the others.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the folder and the form of the list."""
-    parser.add_argument("--runs", metavar="DIR", default="runs", help="folder of results (runs)")
+    add_runs_argument(parser)
     parser.add_argument("--unneeded", action="store_true", help="only results that nothing needs")
     parser.add_argument("--json", action="store_true", help="one JSON object per result")
 

@@ -23,12 +23,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("videos", metavar="VIDEOS", type=Path, nargs="+", help="video files, or folders of them")
     add("--model", metavar="MODEL", type=Path, help="checkpoint folder; measured as in predict")
-    add("--files", type=int, default=8, metavar="N", help="files to read, evenly chosen (8)")
-    add("--num-frames", type=int, metavar="N", help="frames of a clip (16, or the model's)")
+    add("--files", type=int, default=8, metavar="N", help="files, evenly chosen (default: 8)")
+    add("--num-frames", type=int, metavar="N", help="frames per clip (default: the model's, or 16)")
     add(
-        "--clip-seconds", type=float, metavar="SECONDS", help="length of a clip (2, or the model's)"
-    )
-    add("--rounds", type=int, default=3, metavar="N", help="clips per file, and rounds (3)")
+        "--clip-seconds", type=float, metavar="SECONDS",
+        help="length of a clip (default: the model's, or 2)",
+    )  # fmt: skip
+    add("--rounds", type=int, default=3, metavar="N", help="clips per file; rounds (default: 3)")
     add("--device", default="auto", help="device of the model: auto, cpu, cuda, cuda:1, mps")
     add("--json", type=Path, metavar="FILE", help="write the numbers here too")
 

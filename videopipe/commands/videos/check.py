@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from videopipe.commands.arguments import add_old_name
+
 if TYPE_CHECKING:
     from videopipe.dataset.clips.notation import FrameNotation
     from videopipe.dataset.health import HealthFinding
@@ -37,7 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--layout", default="auto", help="layout of the data (default: recognise it)"
     )
-    parser.add_argument("--split", type=int, default=1, choices=(1, 2, 3), help="official split")
+    parser.add_argument(
+        "--official-split", type=int, default=1, choices=(1, 2, 3), metavar="N",
+        help="official split of HMDB-51 or UCF-101 (default: 1)",
+    )  # fmt: skip
+    add_old_name(parser, "--split", "--official-split")
     parser.add_argument(
         "--validation", default="carve", choices=("carve", "paper", "none"),
         help="validation videos for a data set without a validation split",
@@ -57,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the same as frames x interval x clips (mmaction, SlowFast), at the videos' own rate",
     )  # fmt: skip
     parser.add_argument(
-        "-j", "--workers", type=int, default=os.cpu_count() or 1, help="worker processes"
+        "-j", "--workers", type=int, default=os.cpu_count() or 1, help="decoding processes"
     )
     parser.add_argument(
         "--timeout-seconds",
@@ -85,7 +91,7 @@ def main(args: argparse.Namespace) -> int:
     manifest = index_dataset(
         args.data,
         layout=args.layout,
-        division=Division(split=args.split, validation=args.validation),
+        division=Division(split=args.official_split, validation=args.validation),
         inspection=Inspection(
             depth="full" if args.full else "header" if args.header else "sampled",
             workers=args.workers,

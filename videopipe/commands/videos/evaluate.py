@@ -4,7 +4,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from videopipe.commands.arguments import add_progress_argument, name_option, settings_of
+from videopipe.commands.arguments import name_option, settings_of
+from videopipe.commands.videos.predict import add_execution, add_sampling
 
 if TYPE_CHECKING:
     from videopipe.dataset.manifest import Manifest, VideoRecord
@@ -33,34 +34,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", "-o", type=Path, required=True, metavar="DIR", help="folder for the results")
     add("--overwrite", action="store_true", help="replace another evaluation in --out")
     add("--split", choices=("test", "val", "train", "all"), default="test",
-        help="videos to score (test)")  # fmt: skip
+        help="videos to score (default: test)")  # fmt: skip
     add("--layout", default="auto", help="layout of the data (default: recognise it)")
     add("--official-split", type=int, choices=(1, 2, 3), default=1, metavar="N",
-        help="official split of HMDB-51 or UCF-101 (1)")  # fmt: skip
-    add("--frame-rate", type=float, metavar="FPS",
-        help="read folders of numbered images as videos with this many frames per second",
-    )  # fmt: skip
+        help="official split of HMDB-51 or UCF-101 (default: 1)")  # fmt: skip
     add("--max-failed", type=float, default=0.05, metavar="FRACTION",
-        help="exit 1 when more than this fraction of the videos has no scores (0.05)")  # fmt: skip
+        help="exit 1 when more than this fraction of the videos has no scores (default: 0.05)",
+    )  # fmt: skip
     add("--all-classes", action="store_true", help="print every class, not the ten lowest")
-
-    sampling = parser.add_argument_group("how a video is sampled")
-    sampling.add_argument("--clips", type=int, metavar="N",
-                          help="clips per video, evenly spread (default: cover it)")  # fmt: skip
-    sampling.add_argument("--num-frames", type=int, metavar="N", help="frames per clip")
-    sampling.add_argument("--clip-seconds", type=float, metavar="SECONDS", help="length of a clip")
-    sampling.add_argument("--crops", type=int, choices=(1, 3), default=1, help="crops per clip (1)")
+    sampling = add_sampling(parser)
     sampling.add_argument("--average", choices=("logits", "probabilities"), default="logits")
-
-    speed = parser.add_argument_group("execution")
-    speed.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps")
-    speed.add_argument("--workers", "-j", type=int, metavar="N", help="decoding processes")
-    speed.add_argument("--threads", type=int, metavar="N", help="clips at a time on a CPU")
-    speed.add_argument("--batch-size", "-b", type=int, metavar="N", help="clips per batch on a GPU")
-    speed.add_argument("--timeout-seconds", type=float, default=60.0, metavar="SECONDS",
-                       help="longest time without a frame before decoding is stopped (60)",
-                       )  # fmt: skip
-    add_progress_argument(speed)
+    add_execution(parser)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -166,8 +150,7 @@ def _videos(args: argparse.Namespace) -> "tuple[Manifest, list[VideoRecord]]":
 
 
 def _identity(args: argparse.Namespace, scoring: Any, records: Any, labels: Any) -> dict[str, Any]:
-    """All that decides the result but the content of the videos, as JSON."""
-
+    """Everything that decides the result, except the content of the videos, as JSON."""
     from pretrained_2d.checkpoints.folder import CARD
     from videopipe.pipeline.fingerprint import fingerprint
     from videopipe.system.content_id import content_id

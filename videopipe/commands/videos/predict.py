@@ -68,11 +68,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add(
         "--patience-seconds", type=float, metavar="SECONDS",
-        help="with --stream: a file that has not grown for this long has ended (5)",
+        help="with --stream: a file that has not grown for this long has ended (default: 5)",
     )  # fmt: skip
 
     rows = parser.add_argument_group("columns")
-    rows.add_argument("--top-k", type=int, default=5, metavar="K", help="best classes (5)")
+    rows.add_argument("--top-k", type=int, default=5, metavar="K", help="best classes (default: 5)")
     rows.add_argument("--scores", action="store_true", help="all probabilities")
     rows.add_argument("--embeddings", action="store_true", help="the input of the classifier")
     rows.add_argument("--windows", action="store_true", help="a row per window, not per video")
@@ -90,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
-    """`--overwrite`, `--retry-failed`, `--limit`, `--strict`."""
+    """`--overwrite`, `--retry-failed`, `--limit`, `--strict`, `--engine`."""
     add = parser.add_argument
     add("--overwrite", action="store_true", help="replace a table of another model or settings")
     add(
@@ -99,12 +99,18 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add("--limit", type=int, metavar="N", help="only the first N videos")
     add("--strict", action="store_true", help="exit 1 when a video is not ok")
+    add(
+        "--engine", choices=("local", "ray"), default="local",
+        help="ray: on a Ray cluster in place of this machine",
+    )  # fmt: skip
 
 
 def add_sampling(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """How a video becomes clips."""
-    sampling = parser.add_argument_group("how a video is sampled (default: as in evaluation)")
-    sampling.add_argument("--clips", type=int, metavar="N", help="clips per video, evenly spread")
+    sampling = parser.add_argument_group("how a video is sampled")
+    sampling.add_argument(
+        "--clips", type=int, metavar="N", help="clips per video, evenly spread (default: cover it)"
+    )
     sampling.add_argument(
         "--num-frames", type=int, metavar="N", help="frames per clip (default: the checkpoint's)"
     )
@@ -120,11 +126,14 @@ def add_sampling(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         "--within-shots", action="store_true",
         help="clips and windows do not cross a cut; decodes every frame once more to find the cuts",
     )  # fmt: skip
-    sampling.add_argument("--crops", type=int, choices=(1, 3), default=1, help="per clip (1)")
+    sampling.add_argument(
+        "--crops", type=int, choices=(1, 3), default=1, help="crops per clip (default: 1)"
+    )
     sampling.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="fp32")
     sampling.add_argument(
-        "--decoder", choices=get_args(Decoder), default="auto", help="decoding backend (auto)"
-    )
+        "--decoder", choices=get_args(Decoder), default="auto",
+        help="decoding backend (default: auto)",
+    )  # fmt: skip
     return sampling
 
 
@@ -140,18 +149,18 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     speed.add_argument(
         "--timeout-seconds", type=float, default=60.0, metavar="SECONDS",
-        help="longest time without a frame before decoding is stopped (60)",
+        help="longest time without a frame before decoding is stopped (default: 60)",
     )  # fmt: skip
     speed.add_argument(
         "--max-clips-per-video", type=number_or("none", int), default=100_000, metavar="N",
-        help="a video with more clips gets the status too_long (100000); none: no limit",
+        help="a video with more clips gets the status too_long (default: 100000; none: no limit)",
     )  # fmt: skip
     speed.add_argument(
         "--max-seconds-per-video", type=number_or("none", float), default=7200.0, metavar="SECONDS",
-        help="decoding time after which a video gets the status too_long (7200); none: no limit",
+        help="decoding time after which a video gets the status too_long (default: 7200; none: no "
+        "limit)",
     )  # fmt: skip
     speed.add_argument("--compile", action="store_true", help="torch.compile the model (GPU)")
-    speed.add_argument("--engine", choices=("local", "ray"), default="local")
     add_progress_argument(speed)
 
 

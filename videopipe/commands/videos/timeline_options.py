@@ -28,22 +28,13 @@ def add_timeline(parser: argparse.ArgumentParser) -> None:
              "under film frames (.html); subtitles (.srt, .vtt) or a picture (.svg), one of these "
              "per video; implies --windows and --scores, and a step of half a clip; repeatable",
     )  # fmt: skip
-    group.add_argument(
-        "--smooth-seconds", type=float, metavar="SECONDS",
-        help="width of the smoothing (default: the length of a clip; 0: none)",
-    )  # fmt: skip
-    group.add_argument(
-        "--on", type=float, metavar="P",
-        help="an interval must reach this probability (0.5)",
-    )  # fmt: skip
-    group.add_argument(
-        "--off", type=float, metavar="P",
-        help="an interval ends where its class falls below this probability (0.3)",
-    )  # fmt: skip
-    group.add_argument(
-        "--min-seconds", type=float, metavar="SECONDS",
-        help="leave out shorter intervals (0)",
-    )  # fmt: skip
+    for name, metavar, words in (
+        ("--smooth-seconds", "SECONDS", "width of the smoothing (default: one clip; 0: none)"),
+        ("--on", "P", "probability that an interval must reach (default: 0.5)"),
+        ("--off", "P", "probability below which an interval ends (default: 0.3)"),
+        ("--min-seconds", "SECONDS", "leave out shorter intervals (default: 0)"),
+    ):
+        group.add_argument(name, type=float, metavar=metavar, help=words)
 
 
 def prepare_timelines(args: argparse.Namespace) -> "TimelineSettings":

@@ -4,7 +4,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from s4nd.axis import AxisConfig, AxisStateSpace
-from s4nd.kernels.kernel_sampling import Wanted
+from s4nd.kernels.kernel_sampling import KernelRequest
 from s4nd.recurrence import endless_taps, recurrence, why_no_recurrence
 from videopipe.inflation.options import InflationOptions, Padding
 
@@ -35,14 +35,14 @@ class StateSpaceKernel(nn.Module):
     def _length(self, steps: int, rate: float) -> int:
         return min(steps, max(1, round(self.axis.config.size / rate)))
 
-    def wanted(self, steps: int, rate: float) -> Wanted | None:
+    def wanted(self, steps: int, rate: float) -> KernelRequest | None:
         """The matrix over `steps` steps, to be sampled together with those of other layers.
 
         None for kernels without an end, for those of the compiled form and for sharded parameters.
         """
         if self.endless or self.axis.is_compiled or hasattr(self.axis.C, "placements"):
             return None
-        return Wanted(self.axis, self._length(steps, rate), rate, steps)
+        return KernelRequest(self.axis, self._length(steps, rate), rate, steps)
 
     def next_step(
         self, signal: Tensor, state: Tensor | None, rate: float, padding: Padding

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from s4nd.cache import saved_tensor_hooks
-from s4nd.kernels.kernel_sampling import Wanted, sample
+from s4nd.kernels.kernel_sampling import KernelRequest, sample
 from s4nd.layer import without_autocast
 from s4nd.together import launches_are_slow
 from videopipe.inflation.mixing.folding.folded_batch import FoldedBatch
@@ -65,7 +65,7 @@ def time_matrix(kernel: Tensor, steps: int, padding: Padding) -> Tensor:
     return (kernel @ placed.flatten(1)).view(-1, steps, steps)
 
 
-class GivenMatrix(NamedTuple):
+class ReadyMatrix(NamedTuple):
     """A matrix made beforehand, for one number of steps, one rate and one set of autograd hooks."""
 
     steps: int
@@ -97,7 +97,7 @@ class TimeMixing(nn.Module):
         self.padding: Padding = padding
         self.reduction = reduction
         self._made: tuple[object, Tensor] | None = None  # the last matrix, in evaluation
-        self.given: GivenMatrix | None = None  # by `matrices_together`, during one forward pass
+        self.given: ReadyMatrix | None = None  # by `matrices_together`, during one forward pass
 
     def forward(self, folded: Tensor) -> Tensor:
         """(clips × steps × parts, *rest) -> the same shape."""
@@ -130,7 +130,7 @@ class TimeMixing(nn.Module):
     def _makes_anew(self) -> bool:
         return self.training or torch.is_grad_enabled() or torch.compiler.is_compiling()
 
-    def wanted(self) -> Wanted | None:
+    def wanted(self) -> KernelRequest | None:
         """What `sample` must be asked for before the next call; None if it cannot make it."""
         if not isinstance(self.kernel, StateSpaceKernel) or not self._makes_anew():
             return None
@@ -164,7 +164,7 @@ def matrices_together(layers: Sequence[TimeMixing], *, on_cpu: bool = False) -> 
         hooks = saved_tensor_hooks()
         for (layer, wanted), matrix in zip(ready, matrices, strict=True):
             assert wanted.size is not None
-            layer.given = GivenMatrix(wanted.size, layer.batch.rate, hooks, matrix[0])
+            layer.given = ReadyMatrix(wanted.size, layer.batch.rate, hooks, matrix[0])
     try:
         yield
     finally:

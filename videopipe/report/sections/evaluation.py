@@ -17,7 +17,7 @@ from videopipe.report.sections.multi_label import multi_label_section
 NUM_STRIPS = 6  # of mistakes, and of correct predictions
 NUM_PAIRS = 10
 MOST_ROWS = 300
-# A picture shows at most so many classes: labels stay readable, and its size is bounded.
+# The most classes in a picture, which keeps labels readable and bounds its size.
 MOST_CONFUSED = 30
 LOWEST, HIGHEST = 30, 10
 
@@ -120,9 +120,9 @@ def _hardest_pairs(metrics: Metrics) -> Table:
     order = np.argsort(-wrong, axis=None, kind="stable")[:NUM_PAIRS]
     pairs = [np.unravel_index(flat, counts.shape) for flat in order]
     rows = [
-        (labels[true], labels[said], int(counts[true, said]), int(counts[true].sum()))
-        for true, said in pairs
-        if wrong[true, said]
+        (labels[true], labels[predicted], int(counts[true, predicted]), int(counts[true].sum()))
+        for true, predicted in pairs
+        if wrong[true, predicted]
     ]
     return Table("Hardest pairs", ("true", "predicted", "videos", "of"), rows)
 
@@ -136,10 +136,10 @@ def _videos(table: ScoreTable) -> Table:
         if not readable[row]:
             rows.append((path, true, "unreadable", None, False))
             continue
-        said = int(np.argmax(table.scores[row]))
-        right = said == table.targets[row]
-        score = float(table.scores[row, said])
-        rows.append((path, true, table.labels[said], score, bool(right)))
+        predicted = int(np.argmax(table.scores[row]))
+        right = predicted == table.targets[row]
+        score = float(table.scores[row, predicted])
+        rows.append((path, true, table.labels[predicted], score, bool(right)))
     columns = ("video", "true", "predicted", "probability", "right")
     title = "Every video"
     if len(rows) > MOST_ROWS:  # more make a page slow to open
@@ -176,6 +176,6 @@ def _most_confident(table: ScoreTable, num_strips: int) -> dict[str, list[int]]:
 
 def _verdict(table: ScoreTable, row: int) -> str:
     best = np.argsort(-table.scores[row], kind="stable")[:3]
-    said = ", ".join(f"{table.labels[i]} {table.scores[row, i]:.0%}" for i in best)
+    predicted = ", ".join(f"{table.labels[i]} {table.scores[row, i]:.0%}" for i in best)
     shown = table.labels[table.targets[row]]
-    return f"{Path(table.paths[row]).name}, true class {shown}; predicted {said}"
+    return f"{Path(table.paths[row]).name}, true class {shown}; predicted {predicted}"

@@ -51,8 +51,8 @@ def _videos(table: ScoreTable) -> Table:
             rows.append((Path(path).name, shown, "unreadable"))
             continue
         best = np.argsort(-table.scores[row], kind="stable")[:NUM_NAMED]
-        said = ", ".join(f"{table.labels[i]} {table.scores[row, i]:.0%}" for i in best)
-        rows.append((Path(path).name, shown, said))
+        predicted = ", ".join(f"{table.labels[i]} {table.scores[row, i]:.0%}" for i in best)
+        rows.append((Path(path).name, shown, predicted))
     title = "Every video"
     if len(table.paths) > MOST_ROWS:
         title = f"{MOST_ROWS} of {len(table.paths)} videos (all are in scores.parquet)"

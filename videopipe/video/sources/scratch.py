@@ -7,7 +7,6 @@ VIDEOPIPE_SCRATCH names the folder (default: in the system's folder for temporar
 VIDEOPIPE_SCRATCH_GIGABYTES bounds it (default: 32).
 """
 
-import fcntl
 import os
 import shutil
 import tempfile
@@ -18,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from videopipe.errors import DecodeError
+from videopipe.system.lock import FileLock, locked
 from videopipe.system.pool_worker import heartbeat
 
 DEFAULT_GIGABYTES = 32.0
@@ -58,12 +58,11 @@ def scratch_file(source: str, suffix: str, size_bytes: int) -> Iterator[Path]:
     while (reserved := _reserve(folder, suffix, size_bytes)) is None:
         heartbeat()
         time.sleep(POLL_SECONDS)
-    path, handle = reserved
     try:
-        yield path
+        yield reserved.path
     finally:
-        path.unlink(missing_ok=True)
-        os.close(handle)
+        reserved.path.unlink(missing_ok=True)
+        reserved.release()
 
 
 @contextmanager
@@ -82,18 +81,17 @@ def _folder_of(file: Path) -> Path:
     return file.with_name(f"{file.name}{FOLDER_SUFFIX}")
 
 
-def _reserve(folder: Path, suffix: str, size_bytes: int) -> tuple[Path, int] | None:
+def _reserve(folder: Path, suffix: str, size_bytes: int) -> FileLock | None:
     """A locked file of this size (sparse), which counts from now on; None when there is no room."""
-    with (folder / LOCK_FILE).open("wb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(folder / LOCK_FILE, on_wait=lambda _: None):
         used = sum(_size_if_used(path) for path in folder.iterdir() if _is_copy(path))
         if used + size_bytes > limit_bytes():
             return None
-        path = folder / f"{uuid.uuid4().hex}{suffix}"
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        os.truncate(handle, size_bytes)
-        return path, handle
+        file = FileLock(folder / f"{uuid.uuid4().hex}{suffix}")
+        file.acquire()
+        os.fchmod(file.handle, 0o600)
+        os.truncate(file.handle, size_bytes)
+        return file
 
 
 def _is_copy(path: Path) -> bool:
@@ -102,14 +100,15 @@ def _is_copy(path: Path) -> bool:
 
 def _size_if_used(path: Path) -> int:
     """The size of a file that a process has locked; any other is removed."""
+    lock = FileLock(path)
     try:
         with path.open("rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not lock.try_acquire():
                 return os.fstat(file.fileno()).st_size
             shutil.rmtree(_folder_of(path), ignore_errors=True)
             path.unlink(missing_ok=True)
     except FileNotFoundError:  # removed by its owner in the meantime
         pass
+    finally:
+        lock.release()
     return 0

@@ -94,7 +94,7 @@ def _match(
         stripped = _strip(tensors, prefix)
         if stripped is None:
             continue
-        new_score = _score(stripped, wanted, convention)
+        new_score = sum(convention.rename(name) in wanted for name in stripped)
         if new_score > score:
             best, score, taken_off, rivals = stripped, new_score, prefix, []
         elif new_score == score and not prefix.startswith(taken_off):
@@ -130,10 +130,6 @@ def prefixes_of(names: Mapping[str, Tensor]) -> list[str]:
 def parts_of(prefix: str) -> tuple[str, ...]:
     """`model.backbone.` -> ("model.", "backbone.")."""
     return tuple(f"{part}." for part in prefix.split(".")[:-1])
-
-
-def _score(names: Mapping[str, str], wanted: Mapping[str, Tensor], convention: Convention) -> int:
-    return sum(convention.rename(name) in wanted for name in names)
 
 
 def _strip(names: Mapping[str, Tensor], prefix: str) -> dict[str, str] | None:

@@ -1,5 +1,4 @@
 import io
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -126,4 +125,4 @@ def test_files_of_killed_processes_are_removed_and_others_count(tmp_path, monkey
         assert scratch._reserve(tmp_path, ".mp4", 600) is None  # no room beside it
     reserved = scratch._reserve(tmp_path, ".mp4", 600)
     assert reserved is not None
-    os.close(reserved[1])
+    reserved.release()
