@@ -87,20 +87,19 @@ def family_of(name: str) -> str:
 def smallest_input(name: str) -> tuple[int, bool]:
     """The smallest input size that the network runs on, and whether it is built for it.
 
-    Sizes are tried without weights first (`meta`), since most networks run so; a size found in that
-    way is tried once with weights.
+    Sizes are tried without weights (`meta`), and with weights only where no size works so.
     """
     own = 224
     if name.startswith("timm/"):
         own = timm.models.get_pretrained_cfg(name[5:]).input_size[-1]
     sizes = [*(size for size in SIZES if size < own), own]
-    trials = [(size, resized) for size in sizes for resized in (True, False)]
-    quick = next((trial for trial in trials if not problem_with(name, *trial, "meta")), None)
     problem = None
-    for trial in [quick, *trials] if quick else trials:
-        problem = problem_with(name, *trial, "cpu")
-        if not problem:
-            return trial
+    for device in ("meta", "cpu"):
+        for size in sizes:
+            for resized in (True, False):
+                problem = problem_with(name, size, resized, device)
+                if not problem:
+                    return size, resized
     raise RuntimeError(f"does not build or run: {problem}")
 
 

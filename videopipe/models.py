@@ -77,6 +77,16 @@ def check_predicts(card: ModelCard) -> None:
         )
 
 
+def check_takes_videos(card: ModelCard) -> None:
+    """Raise DataError for a network of other than three channels; videos are decoded as RGB."""
+    channels = len(card.preprocessing.mean)
+    if channels != 3:
+        raise DataError(
+            f"the model takes images of {channels} channels, but videos are decoded as RGB: "
+            "use it on volumes from Python, or adopt weights of three channels"
+        )
+
+
 def num_outputs(model: nn.Module) -> int:
     """The number of classes of the head; 0 for an encoder."""
     head = model.head

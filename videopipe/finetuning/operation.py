@@ -40,7 +40,7 @@ from videopipe.finetuning.regularisation import set_drop_path, set_head_dropout
 from videopipe.finetuning.validation import Validator
 from videopipe.finetuning.validation_split import Videos, choose_videos
 from videopipe.inflation.time_axis import kernel_lengths, learned_lengths, time_parameters
-from videopipe.models import load_model
+from videopipe.models import check_takes_videos, load_model
 from videopipe.scoring.settings import Execution, Scoring
 from videopipe.system.progress import log_line
 
@@ -58,6 +58,7 @@ def finetune(
     network, card = load_model(model)
     if card.ndim != 3:
         raise DataError(f"{model} holds a network for images; inflate it to clips first")
+    check_takes_videos(card)
     videos = choose_videos(manifest, config.protocol)
     _check_multi_label(config, manifest)
     network, card, head_is_new = with_head_for(network, card, manifest.labels, config.recipe.seed)

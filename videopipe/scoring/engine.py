@@ -20,6 +20,7 @@ from torch import nn
 from pretrained_2d.checkpoints.card import ModelCard
 from videopipe.dataset.lists.video_range import VideoRange
 from videopipe.errors import DecodeError, VideopipeError
+from videopipe.models import check_takes_videos
 from videopipe.scoring.clip_models import FutureOutput, choose_device, make_clip_model
 from videopipe.scoring.clips import ClipPlan, ClipTask, DecodedClip, VideoFacts, decode_clips
 from videopipe.scoring.scores import VideoScores
@@ -85,6 +86,7 @@ class Engine:
         self, network: nn.Module, card: ModelCard, scoring: Scoring, execution: Execution
     ) -> None:
         check_execution(scoring, execution)
+        check_takes_videos(card)
         self.scoring = scoring
         self._multi_label = card.multi_label
         self.plan = ClipPlan.of(card, scoring)

@@ -16,6 +16,7 @@ from pretrained_2d.checkpoints.foreign.hugging_face.hugging_face_folder import (
     HuggingFaceFolder,
     read_hugging_face,
 )
+from pretrained_2d.checkpoints.foreign.jax_arrays import is_jax_archive, read_jax_archive
 from pretrained_2d.checkpoints.foreign.preprocessing import (
     DEFAULTS,
     DefaultInputs,
@@ -64,7 +65,10 @@ def adopt(request: Adoption, out: Path) -> tuple[ModelCard, ForeignReport]:
             f"{request.checkpoint} does not name its network: give the architecture "
             "(`videopipe models` lists them)"
         )
-    file = read_tensors(request.checkpoint, request.entry)
+    if is_jax_archive(request.checkpoint):
+        file = read_jax_archive(request.checkpoint, request.architecture, _shape_options(request))
+    else:
+        file = read_tensors(request.checkpoint, request.entry)
     if folder is not None:
         file = folder.tensors(file)
     network, options, report = _load(request, file)
@@ -91,6 +95,14 @@ def _with_network(request: Adoption, folder: HuggingFaceFolder) -> Adoption:
         options["image_size"] = request.image_size
     options |= request.options
     return replace(request, architecture=folder.architecture, options=options)
+
+
+def _shape_options(request: Adoption) -> dict[str, Any]:
+    """Options of the network at the image size of the request, if one is given."""
+    options = dict(request.options)
+    if request.image_size is not None and has_image_size(request.architecture):
+        options.setdefault("image_size", request.image_size)
+    return options
 
 
 def _check(request: Adoption) -> None:
@@ -126,8 +138,8 @@ def _load(request: Adoption, file: TensorFile) -> tuple[nn.Module, dict[str, Any
         ):
             if value is not None and name in known:
                 options.setdefault(name, value)
-    elif request.image_size is not None and has_image_size(request.architecture):
-        options.setdefault("image_size", request.image_size)
+    else:
+        options = _shape_options(request) | options
     recognised = recognise(file.tensors)
     if backbone is None or recognised is None or recognised[0] != backbone.reference:
         return load_foreign(file, request.architecture, options, request.head)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from torch import Tensor, nn
 
 from pretrained_2d.checkpoints.foreign.names.matching import Match
+from pretrained_2d.errors import CheckpointError
 
 
 def first_layers(network: nn.Module) -> tuple[str, ...]:
@@ -37,10 +38,14 @@ def with_channels(match: Match, network: nn.Module) -> tuple[Match, list[str]]:
         tensor = tensors.get(name)
         if tensor is None or name not in wanted or not _differ_in_channels(tensor, wanted[name]):
             continue
-        if tensor.shape[1] == 3:
-            channels = wanted[name].shape[1]
-            tensors[name] = adapt_input_conv(channels, tensor)
-            notes.append(f"{name}: 3 input channels made {channels} by timm")
+        channels = wanted[name].shape[1]
+        if tensor.shape[1] != 3:
+            raise CheckpointError(
+                f"the first layer of the file takes {tensor.shape[1]} channels, but {channels} are "
+                "asked for; leave the option in_chans out (only colour weights are converted)"
+            )
+        tensors[name] = adapt_input_conv(channels, tensor)
+        notes.append(f"{name}: 3 input channels made {channels} by timm")
     return replace(match, tensors=tensors), notes
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from pretrained_2d.networks.backbones import build
 from videopipe.inflation import InflationOptions, inflate
 from videopipe.inflation.folded import FoldedNetwork
 from videopipe.inflation.options import InflationError
@@ -217,6 +218,21 @@ def test_plan_names_what_mixes_time(hybrid: Maker) -> None:
 def test_layers_are_chosen(hybrid: Maker, layers: str, names: list[str]) -> None:
     plan = make_plan(hybrid(), InflationOptions(layers=layers), 16)
     assert [layer.name for layer in plan.layers] == names
+
+
+@pytest.mark.parametrize("prefix", ["", "network."])
+def test_names_of_a_library_need_no_prefix(prefix: str) -> None:
+    network = build("timm/test_resnet", num_classes=2)
+    options = InflationOptions(
+        layers=f"{prefix}layer1.*", temporal_pool=(f"re:^{prefix}layer2$",), num_frames=4
+    )
+    plan = make_plan(network, options, 32)
+    assert [layer.name for layer in plan.layers] == [
+        "network.layer1.0.conv1", "network.layer1.0.conv2", "network.layer2",
+    ]  # fmt: skip
+    wrong = InflationOptions(temporal_pool=(f"{prefix}layer9",))
+    with pytest.raises(InflationError, match=r"matches no block .* network\.layer2, .*layer4"):
+        make_plan(network, wrong, 32)
 
 
 @pytest.mark.parametrize(

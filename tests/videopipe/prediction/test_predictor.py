@@ -3,7 +3,7 @@ import threading
 import pytest
 
 import videopipe
-from pretrained_2d.checkpoints.card import ModelCard
+from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
 from pretrained_2d.checkpoints.folder import save_checkpoint
 from pretrained_2d.networks.backbones import build
 from videopipe.dataset.lists.video_range import VideoRange
@@ -58,6 +58,22 @@ def test_an_encoder_has_no_classes_to_predict(tmp_path, video_folder):
     with videopipe.Predictor(tmp_path / "encoder", embeddings=True, **QUICK) as predictor:
         (row,) = predictor.predict(video)
     assert len(row["embedding"]) == 96
+
+
+def test_a_network_of_grey_volumes_takes_no_videos(tmp_path, video_folder):
+    options = {"num_classes": 2, "in_chans": 1}
+    network = build("timm/test_resnet", **options)
+    pixels = Preprocessing(image_size=32, resize=32, mean=(0.5,), std=(0.5,))
+    card = ModelCard(architecture="timm/test_resnet", options=options, preprocessing=pixels)
+    save_checkpoint(tmp_path / "images", network, card)
+    inflate_checkpoint(
+        tmp_path / "images", tmp_path / "volumes", InflationOptions(axis="depth", num_frames=4)
+    )
+    with pytest.raises(DataError, match="images of 1 channels, but videos are decoded as RGB"):
+        videopipe.Predictor(tmp_path / "volumes", **QUICK)
+    request = TableRequest(model=tmp_path / "volumes", out=tmp_path / "rows.csv")
+    with pytest.raises(DataError, match="on volumes from Python"):
+        predict_table(request, [video_folder])
 
 
 def test_unknown_keywords_are_named(tiny_model):

@@ -155,16 +155,21 @@ def _role(
 
 def _pools(traces: Mapping[str, LayerTrace], options: InflationOptions) -> list[LayerTrace]:
     pools: list[LayerTrace] = []
+    usable = [
+        layer
+        for name, layer in traces.items()
+        if name and layer.by_frame and len(layer.output_shape) > 2
+    ]
     for pattern in options.temporal_pool:
         matches = name_pattern(pattern)
-        found = [layer for name, layer in traces.items() if name and matches(name)]
-        usable = [layer for layer in found if layer.by_frame and len(layer.output_shape) > 2]
-        if not usable:
+        found = [layer for layer in usable if matches(layer.name)]
+        if not found:
+            names = sorted((layer.name for layer in usable), key=lambda name: name.count("."))
             raise InflationError(
                 f"temporal_pool: {pattern!r} matches no block that gives feature maps or tokens; "
-                f"there are {', '.join(name for name in list(traces)[1:12] if name)}, …"
+                f"there are {', '.join(names[:20])}, …"
             )
-        pools += usable
+        pools += found
     pools = sorted({pool.name: pool for pool in pools}.values(), key=lambda pool: pool.ended)
     if 2 ** len(pools) > options.num_steps:
         raise InflationError(

@@ -77,14 +77,21 @@ def _predicate(layers: str) -> Callable[[LayerTrace, nn.Module], bool]:
 
 
 def name_pattern(pattern: str) -> Callable[[str], bool]:
-    """A glob over the whole name, or `re:` and a regular expression found anywhere in it."""
+    """A glob over the whole name, or `re:` and a regular expression found anywhere in it.
+
+    `network.`, with which names in checkpoints of timm and torchvision begin, may be left out.
+    """
     if not pattern.startswith("re:"):
-        return lambda name: fnmatchcase(name, pattern)
+        return lambda name: any(fnmatchcase(each, pattern) for each in _names(name))
     try:
         expression = re.compile(pattern[3:])
     except re.error as error:
         raise InflationError(f"{pattern[3:]!r} is not a regular expression ({error})") from error
-    return lambda name: bool(expression.search(name))
+    return lambda name: any(expression.search(each) for each in _names(name))
+
+
+def _names(name: str) -> tuple[str, str]:
+    return name, name.removeprefix("network.")
 
 
 def _extent(module: nn.Module) -> int:

@@ -10,7 +10,7 @@ import torch
 
 from videopipe.errors import ConfigError, VideopipeError
 from videopipe.inflation.stream import Stream
-from videopipe.models import check_predicts, load_model
+from videopipe.models import check_predicts, check_takes_videos, load_model
 from videopipe.video.frame_stream import stream_frames
 
 
@@ -44,6 +44,7 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     network, card = load_model(model)
     check_predicts(card)
+    check_takes_videos(card)
     stream = Stream(network)
     if card.num_frames is None or card.clip_seconds is None:
         raise VideopipeError(

@@ -171,8 +171,8 @@ def _read_pickled(path: Path) -> Any:
     """What torch.save wrote, or a plain pickle of tensors and arrays."""
     if any(name.endswith(".npy") for name in _members(path)):
         raise CheckpointError(
-            f"{path} is an archive of NumPy arrays, as JAX programs write; timm reads some: save "
-            "timm.create_model(NAME, checkpoint_path=FILE).state_dict() and adopt that"
+            f"{path} is an archive of NumPy arrays, as JAX programs write; `videopipe adopt` reads "
+            "those of ViTs and BiT ResNets with --architecture timm/NAME"
         )
     try:
         with torch.serialization.safe_globals(PLAIN_DATA), warnings.catch_warnings():

@@ -46,6 +46,16 @@ def test_colour_weights_for_grey_images(tmp_path: Path) -> None:
         torch.testing.assert_close(ours(grey), expected, rtol=1e-4, atol=1e-5)
 
 
+def test_only_colour_weights_are_converted(tmp_path: Path) -> None:
+    theirs = build("timm/test_resnet", num_classes=4, in_chans=1)
+    torch.save(theirs.network.state_dict(), tmp_path / "w.pth")
+    request = Adoption(
+        checkpoint=tmp_path / "w.pth", architecture="timm/test_resnet", options={"in_chans": 3}
+    )
+    with pytest.raises(CheckpointError, match=r"takes 1 channels, but 3 .* leave the option in_ch"):
+        adopt(request, tmp_path / "model")
+
+
 def test_mean_and_deviation_need_one_number_per_channel(tmp_path: Path) -> None:
     theirs = build("timm/test_resnet", num_classes=4, in_chans=1)
     torch.save(theirs.network.state_dict(), tmp_path / "w.pth")

@@ -245,7 +245,7 @@ BAD_FILES = {
     "arrays of JAX": (
         "x.npz",
         lambda p: np.savez(p, **{"params/img/embedding/kernel": np.ones(3)}),
-        r"archive of NumPy arrays.*checkpoint_path=FILE",
+        r"archive of NumPy arrays.*--architecture timm/NAME",
     ),
     "a list": ("x.pth", lambda p: torch.save([1, 2], p), "holds a list, not named tensors"),
     "a tensor": ("x.pth", lambda p: torch.save(torch.zeros(2), p), "holds a Tensor"),
