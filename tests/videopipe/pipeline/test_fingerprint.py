@@ -1,6 +1,7 @@
 """Changes that do and do not change a fingerprint."""
 
 import dataclasses
+import hashlib
 import os
 import shutil
 from pathlib import Path
@@ -113,6 +114,13 @@ def test_a_version_changes_everything(pipeline: tuple[list[Settings], list[list[
 
 def test_whole_numbers_are_the_same_however_written() -> None:
     assert fingerprint(identify(Settings(real=1))) == fingerprint(identify(Settings(real=1.0)))
+
+
+def test_a_fingerprint_is_the_digest_of_sorted_ascii_json() -> None:
+    """Fixed, so that results of earlier versions are found."""
+    text = b'{"a":[true,null],"b":{"x":1,"y":2.5},"\\u00e9":"z"}'
+    expected = hashlib.sha256(text).hexdigest()[:12]
+    assert fingerprint({"é": "z", "b": {"y": 2.5, "x": 1}, "a": [True, None]}) == expected
 
 
 @pytest.fixture
