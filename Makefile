@@ -2,7 +2,8 @@
 # make test    the tests (SLOW=1: the slow ones as well)
 # make lint    style and types
 # make processors   the numerical tests under other instruction sets and numbers of threads
-# make mutants  wrong changes to the code that no test detects (COUNT, MINUTES, SEED, RECORD=file)
+# make mutants  wrong changes to the code that no test detects (COUNT, MINUTES, SEED, RECORD=file,
+#               LINES=file of tools/mutant_lines.py, BUDGET=processor seconds for each)
 # make docs    the documentation as a site: build/site/index.html
 # make bench   all benchmarks in one table (under ten minutes)
 #
@@ -49,10 +50,12 @@ processors: $(INSTALLED)
 COUNT ?= 40
 MINUTES ?= 20
 SEED ?= 0
+BUDGET ?= 600
 # With RECORD=mutants.jsonl a stopped run resumes.
 mutants: $(INSTALLED)
 	$(BIN)/python tools/mutants.py --count $(COUNT) --minutes $(MINUTES) --seed $(SEED) \
-		--workers $(WORKERS) $(if $(RECORD),--out $(RECORD))
+		--workers $(WORKERS) --seconds $(BUDGET) $(if $(LINES),--lines $(LINES)) \
+		$(if $(RECORD),--out $(RECORD))
 
 # Your own videos: make bench VIDEOS=folder. Run it on an idle machine.
 bench: $(INSTALLED)

@@ -74,6 +74,11 @@ class LineMap:
     seconds: dict[str, float]
     tests: dict[tuple[str, int], list[str]]
 
+    def unrecorded(self, groups: list[list[str]]) -> list[list[str]]:
+        """The test files of which no test is recorded."""
+        recorded = {test.partition("::")[0] for test in self.seconds}
+        return [[name for name in group if name not in recorded] for group in groups]
+
     def tests_for(self, file: str, line: int) -> list[str]:
         """Tests that execute a line, the nearest and quickest first.
 

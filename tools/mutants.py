@@ -8,7 +8,8 @@ A mutant is one changed expression: `+` for `-`, `<` for `<=`, a number plus one
 left out, a condition negated. Mutants are drawn by `--seed` from the modules in TARGETS. For each,
 the tests of the changed module run in a copy of the tree, the nearest test file first and the
 others by their measured duration, until one fails. With `--lines` (made by tools/mutant_lines.py)
-only tests that execute the changed line run, the nearest and quickest first.
+only tests that execute the changed line run, the nearest and quickest first, and files of which
+no test is recorded.
 
 - caught: a test failed, crashed, or used SECONDS_PER_TEST of processor time; `by` names it;
 - survived: all these tests passed; printed as file:line, before and after;
@@ -232,10 +233,13 @@ def main() -> int:
                 if time.monotonic() > deadline:
                     return
                 before = outcome.passed if outcome else {}
-                tests = lines.tests_for(mutant.file, mutant.line) if lines else []
-                tests = [test for test in tests if test not in before]
-                chosen = lines.within(tests, args.seconds) if lines and tests else []
-                groups = in_groups(chosen) or groups_of_tests(mutant.file, seconds)
+                groups = groups_of_tests(mutant.file, seconds)
+                tests, chosen = list[str](), list[str]()
+                if lines:
+                    tests = lines.tests_for(mutant.file, mutant.line)
+                    tests = [test for test in tests if test not in before]
+                    chosen = lines.within(tests, args.seconds)
+                    groups = in_groups(chosen) + (lines.unrecorded(groups) if tests else groups)
                 left = [[test for test in group if test not in before] for group in groups]
                 tree = trees.get()
                 outcome = examine(mutant, tree, [group for group in left if group], args.seconds)

@@ -47,6 +47,16 @@ def test_scores_come_back_bit_for_bit(table: ScoreTable, tmp_path: Path) -> None
     assert measure(found) == read_metrics(tmp_path) == without_nan(measure(table))
 
 
+def test_a_failed_video_has_empty_cells(table: ScoreTable, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    write_scores(tmp_path / "scores.parquet", table)
+    stored = pq.read_table(tmp_path / "scores.parquet")
+    for name in table.labels:
+        cells = stored[f"score_{name}"].to_pylist()
+        assert [row for row, cell in enumerate(cells) if cell is None] == [3, 50]
+
+
 def test_a_table_without_recordings_is_read(table: ScoreTable, tmp_path: Path) -> None:
     """As written by earlier versions: every file is a recording of its own."""
     import pyarrow.parquet as pq

@@ -102,6 +102,12 @@ def test_without_any_disagreement_the_interval_is_not_a_point() -> None:
 def test_paired_comparison_refuses_other_videos() -> None:
     with pytest.raises(ValueError, match=r"\(3,\) and \(4,\)"):
         compare_paired(np.zeros(3, bool), np.zeros(4, bool))
+    with pytest.raises(ValueError, match=r"\(0,\) and \(0,\)"):
+        compare_paired(np.zeros(0, bool), np.zeros(0, bool))
+    with pytest.raises(ValueError, match=r"\(2, 2\) and \(2, 2\)"):
+        compare_paired(np.zeros((2, 2), bool), np.zeros((2, 2), bool))
+    one = compare_paired(np.array([False]), np.array([True]))
+    assert (one.difference, one.trials, one.p_value) == (1.0, 1, 1.0)
 
 
 def test_paired_interval_of_independent_videos_is_bonett_and_price() -> None:
@@ -203,6 +209,8 @@ def test_calibration_error_by_hand() -> None:
     bins = calibration_bins(confidence, correct, bins=5)
     # (0.4, 0.6]: 0.55 and 0.6, half right; (0.8, 1]: 0.95, 0.85 and 1.0, two of three right.
     assert [(group.videos, group.accuracy) for group in bins] == [(2, 0.5), (3, 2 / 3)]
+    assert [(group.low, group.high) for group in bins] == [(0.4, 0.6), (0.8, 1.0)]
+    assert [group.confidence for group in bins] == pytest.approx([0.575, 2.8 / 3])
     expected = (2 * abs(0.575 - 0.5) + 3 * abs(2.8 / 3 - 2 / 3)) / 5
     assert expected_calibration_error(bins) == pytest.approx(expected)
 

@@ -1,6 +1,7 @@
 """Changes that do and do not change a fingerprint."""
 
 import dataclasses
+import hashlib
 import os
 import shutil
 from pathlib import Path
@@ -11,7 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pretrained_2d.setting import setting
-from videopipe.pipeline.fingerprint import digest_of_files, fingerprint, identify
+from videopipe.pipeline.fingerprint import (
+    digest_of_files,
+    digest_of_listed_videos,
+    fingerprint,
+    identify,
+)
 from videopipe.pipeline.jobs import Job
 from videopipe.pipeline.results import _revision_of
 from videopipe.pipeline.stage import Input, Kind, Stage
@@ -115,6 +121,13 @@ def test_whole_numbers_are_the_same_however_written() -> None:
     assert fingerprint(identify(Settings(real=1))) == fingerprint(identify(Settings(real=1.0)))
 
 
+def test_a_fingerprint_is_the_digest_of_sorted_ascii_json() -> None:
+    """Fixed, so that results of earlier versions are found."""
+    text = b'{"a":[true,null],"b":{"x":1,"y":2.5},"\\u00e9":"z"}'
+    expected = hashlib.sha256(text).hexdigest()[:12]
+    assert fingerprint({"é": "z", "b": {"y": 2.5, "x": 1}, "a": [True, None]}) == expected
+
+
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     for name in ("a.avi", "class/b.avi"):
@@ -155,6 +168,50 @@ def test_a_size_counts_at_the_same_time_and_a_nanosecond_at_the_same_size(data: 
         os.utime(file, ns=(moment, moment + nanoseconds))
         seen.add(digest(data))
     assert len(seen) == 3
+
+
+def listed(folder: Path) -> str:
+    digest_of_listed_videos.cache_clear()
+    return digest_of_listed_videos(folder)
+
+
+def test_videos_of_lists_count_where_the_folder_of_the_lists_does_not_hold_them(
+    tmp_path: Path,
+) -> None:
+    lists = tmp_path / "lists"
+    lists.mkdir()
+    assert listed(lists) == ""
+    videos = [tmp_path / f"{split}.mp4" for split in (1, 2, 3)] + [lists / "inside.mp4"]
+    for split in (1, 2, 3):
+        rows = [f"{path},walk,train" for path in (videos[split - 1], videos[3])]
+        text = "\n".join(["path,label,split", *rows]) + "\n"
+        (lists / f"train_split_{split}.csv").write_text(text)
+    for video in videos:
+        video.write_text("four")
+    seen = [listed(lists)]
+    for video in videos[:3]:  # of every official split: first its size, then its time
+        time = video.stat().st_mtime_ns
+        video.write_text("three")
+        os.utime(video, ns=(time, time))
+        seen.append(listed(lists))
+        os.utime(video, ns=(time, time + 1000))
+        seen.append(listed(lists))
+    assert len(set(seen)) == 7
+    videos[3].write_text("another size")  # counted with the files of the folder
+    assert listed(lists) == seen[-1]
+
+
+def test_a_field_that_was_added_later_counts_where_it_is_used() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Earlier:
+        number: int = 0
+
+    @dataclasses.dataclass(frozen=True)
+    class Later(Earlier):
+        shots: bool = setting(False, "only within shots", added=True)
+
+    assert identify(Later(number=3)) == identify(Earlier(number=3))
+    assert identify(Later(number=3, shots=True)) == {"number": 3, "shots": True}
 
 
 def test_a_revision_tells_apart_what_failed_what_was_made_again_and_the_inputs() -> None:

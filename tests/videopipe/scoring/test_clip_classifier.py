@@ -32,3 +32,8 @@ def test_frames_in_another_order_are_the_same_frames() -> None:
     assert sorted(shuffled[0, :, 0, 0].tolist()) == list(range(7))
     assert not torch.equal(shuffled, clip)
     assert torch.equal(reordered(clip, "shuffled"), shuffled), "depends on the clip only"
+    orders = {
+        tuple(reordered(torch.cat((clip, pixels)), "shuffled")[0, :, 0, 0].tolist())
+        for pixels in torch.randint(0, 256, (6, 1, 7, 2, 2), dtype=torch.uint8)
+    }
+    assert len(orders) > 3, "clips of other pixels are shuffled in other ways"

@@ -141,6 +141,9 @@ def test_out_of_memory_halves_the_batch_and_continues():
     assert max(network.batches) <= 3
     assert sum(network.batches) == 21
     assert model.batch_size == 2
+    network, model = limited(room=5, batch_size=8)
+    assert outputs(model, given) == few
+    assert (network.batches, model.batch_size) == ([4, 4, 4, 4, 4, 1], 4)
     network, model = limited(room=100, batch_size=8)
     assert outputs(model, given) == few
     assert network.batches == [8, 8, 5]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from pretrained_2d.checkpoints.card import Preprocessing
 from videopipe.cli import main
@@ -60,6 +61,19 @@ def test_by_default_clips_cross_cuts(film: Path) -> None:
     mixed = [clip for clip in clips if np.ptp(clip.frames.numpy().astype(int)) > 50]
     assert len(mixed) >= 2
     assert {clip.shot for clip in clips} == {0}
+
+
+def test_cuts_of_a_folder_of_frames_are_at_its_own_rate(tmp_path: Path) -> None:
+    for number, level in enumerate(np.repeat((20, 220), (12, 8))):
+        picture = Image.fromarray(np.full((48, 64, 3), level, np.uint8))
+        picture.save(tmp_path / f"frame_{number:03}.png")
+    source = VideoRange(str(tmp_path), frame_rate=4.0)
+    found = decode_clips(ClipTask(0, source, replace(PLAN, stride_seconds=1.0)))
+    clips = [clip for clip in found if isinstance(clip, DecodedClip)]
+    starts = [(clip.start_seconds, clip.shot) for clip in clips]
+    assert starts == [(0, 0), (1, 0), (2, 0), (3, 1), (4, 1)]
+    for clip in clips:
+        assert np.ptp(clip.frames.numpy()) == 0
 
 
 def test_a_budget_of_time_ends_the_search_for_cuts(film: Path) -> None:

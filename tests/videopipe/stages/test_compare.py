@@ -11,6 +11,7 @@ import pytest
 from videopipe.errors import DataError
 from videopipe.evaluation.comparison.table import read_evaluations
 from videopipe.evaluation.score_table import ScoreTable, measure, write_evaluation
+from videopipe.evaluation.statistics import compare_paired
 from videopipe.pipeline.stage import Inputs, Result
 from videopipe.stages.compare import CompareConfig, run
 
@@ -97,7 +98,19 @@ def test_splits_become_mean_and_spread_of_one_row(tmp_path: Path) -> None:
     assert [row["name"] for row in found["rows"]] == ["length=20", "length=1"]
     assert found["rows"][1]["top1"] == pytest.approx(0.8)
     assert found["rows"][1]["deviation"] == pytest.approx(np.std([0.75, 0.75, 0.9], ddof=1))
-    assert found["paired"]["length=1"]["trials"] == 120, "the same video of another split is apart"
+    pair = found["paired"]["length=1"]
+    assert pair["trials"] == 120, "the same video of another split is apart"
+    # Neither the videos, which all splits share, nor the splits are independent observations.
+    videos = np.arange(40)
+    first, second = (
+        np.concatenate([videos < right for right in rights])
+        for rights in ((10, 12, 14), (30, 30, 36))
+    )
+    expected = compare_paired(first, second, [*videos, *videos, *videos], np.repeat([1, 2, 3], 40))
+    assert {name: pair[name] for name in ("low", "high", "p_value", "test")} == {
+        "low": pytest.approx(expected.low), "high": pytest.approx(expected.high),
+        "p_value": pytest.approx(expected.p_value), "test": "clustered t",
+    }  # fmt: skip
     text = (tmp_path / "out" / "table.md").read_text()
     assert "80.0 ± 8.7" in text
     assert "standard deviation over the repeats" in text

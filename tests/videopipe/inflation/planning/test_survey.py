@@ -111,3 +111,21 @@ def test_every_module_gets_its_mode_back() -> None:
         assert not any(module.training for module in network.modules())
     assert [name for name, module in network.named_modules() if not module.training] == ["norm"]
     assert torch.is_grad_enabled()
+
+
+class Rounding(nn.Module):
+    """Many zeros, and an error that depends on the size of the batch."""
+
+    def __init__(self, error: float) -> None:
+        super().__init__()
+        self.error = error
+
+    def forward(self, maps: Tensor) -> Tensor:
+        return maps.relu() + self.error * len(maps)
+
+
+@pytest.mark.parametrize(("error", "by_frame"), [(0.0, True), (1e-5, True), (0.05, False)])
+def test_rounding_around_zero_is_no_sign_of_mixed_images(error: float, by_frame: bool) -> None:
+    pooled = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2)]
+    network = nn.Sequential(nn.Conv2d(3, 4, 1), Rounding(error), *pooled)
+    assert survey(network, 8)["1"].by_frame == by_frame
