@@ -186,3 +186,9 @@ def test_a_compressed_shard_is_refused(tmp_path):
         pass
     with pytest.raises(DataError, match="not an uncompressed tar file, or damaged after 0 members"):
         listed(str(tmp_path / "a.tar"))
+    advice = r"their members cannot be addressed; decompress it first \(gunzip, bunzip2, unxz, unz"
+    for name in ("b.tar.gz", "c.tgz", "d.TAR.zst"):
+        (tmp_path / "a.tar").with_name(name).write_bytes((tmp_path / "a.tar").read_bytes())
+        for argument in (str(tmp_path / name), f"s3://films/{name}", f"{tmp_path}/{name[0]}.*"):
+            with pytest.raises(DataError, match=advice):
+                listed(argument)

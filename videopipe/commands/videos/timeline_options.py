@@ -89,7 +89,16 @@ def write_all(args: argparse.Namespace, table: Path, settings: "TimelineSettings
             _write_page(Path(name), timelines, table, settings)
         else:
             write_timelines(Path(name), timelines, settings, one_video=videos == 1, draw=_draw)
-        print(name)
+        print(_written(Path(name), videos))
+
+
+def _written(out: Path, videos: int) -> str:
+    """The file, or the names of the files of several videos."""
+    from videopipe.prediction.timeline.timeline_files import ONE_FILE_PER_VIDEO
+
+    if videos == 1 or out.suffix.lower() not in ONE_FILE_PER_VIDEO:
+        return str(out)
+    return f"{out.with_suffix('')}.*{out.suffix} ({counted(videos, 'file')})"
 
 
 def _write_page(

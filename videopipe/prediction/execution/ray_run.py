@@ -5,6 +5,7 @@ local one does. Every machine must see the model and the videos under the same p
 """
 
 import json
+import logging
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from videopipe.errors import VideopipeError
+from videopipe.errors import VideopipeError, first_line
 from videopipe.prediction.execution.local_run import PredictionWork, RunProgress
 from videopipe.prediction.request import RowMaker, TableRequest
 from videopipe.prediction.resume import VideoTask
@@ -21,6 +22,7 @@ from videopipe.scoring.settings import Execution
 
 VIDEOS_PER_CALL = 16  # enough to keep an actor's decoders busy, few enough for an even load
 ROWS_PER_RESULT = 256
+START_ATTEMPTS = 3  # Ray gives up after 30 seconds, too few on a busy machine
 
 
 class RayPredictor:
@@ -84,9 +86,10 @@ def predict_tasks(work: PredictionWork) -> dict[str, Any]:
             "--engine ray distributes the work itself; start it without `accelerate launch`"
         )
     if not ray.is_initialized():
-        ray.init(log_to_driver=False, logging_level="warning")
+        _start(ray)
     quiet = ray.data.DataContext.get_current()
     quiet.enable_progress_bars = False
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
     tasks = [task.to_json() for task in work.plan.tasks]
     results = ray.data.from_items([{"task": json.dumps(task)} for task in tasks]).map_batches(
         RayPredictor,
@@ -105,6 +108,22 @@ def predict_tasks(work: PredictionWork) -> dict[str, Any]:
         "starting_seconds": starting_seconds,
         "seconds": time.perf_counter() - before,
     }
+
+
+def _start(ray: Any) -> None:
+    """Connect to the cluster of RAY_ADDRESS, or start Ray on this machine."""
+    for attempt in range(1, START_ATTEMPTS + 1):
+        try:
+            ray.init(log_to_driver=False, logging_level="warning")
+            return
+        except Exception as error:
+            ray.shutdown()
+            if attempt == START_ATTEMPTS:
+                raise VideopipeError(
+                    f"Ray does not start ({first_line(error)}; {attempt} attempts); start it "
+                    "beforehand (ray start --head) and set RAY_ADDRESS=auto, or check the "
+                    "RAY_ADDRESS that is set"
+                ) from error
 
 
 def _actors(ray: Any, work: PredictionWork) -> dict[str, Any]:

@@ -33,7 +33,7 @@ Draw = Callable[[VideoTimeline, TimelineSettings], str]  # a file for one video,
 
 def check_names(outs: Iterable[Path], others: Sequence[str] = ()) -> None:
     """ConfigError for a suffix that names no form of timelines; `others` are written elsewhere."""
-    known = (*TABLES, ".json", *SUBTITLES, ".svg", *others)
+    known = (*TABLES, ".json", *ONE_FILE_PER_VIDEO, *others)
     problems = [
         f"--timeline is '{out}'; expected a name ending in {', '.join(known)}"
         for out in outs
@@ -129,3 +129,4 @@ def _clock(seconds: float, point: str) -> str:
 
 
 SUBTITLES: dict[str, Draw] = {".srt": _srt, ".vtt": _vtt}
+ONE_FILE_PER_VIDEO = (*SUBTITLES, ".svg")

@@ -21,7 +21,7 @@ MEMORY_LIMIT_BYTES = 4 * 2**30
 class StripRequest:
     """Which video, and what is written below its strip."""
 
-    path: Path | str  # a file, a URL or a member of a shard
+    path: Path | str  # a file, a folder of frames, a URL or a member of a shard
     caption: str
     num_clips: int = 1  # that were scored
 
@@ -67,9 +67,11 @@ def draw_strip(request: StripRequest) -> Iterator[Strip | str]:
     try:
         with (
             local_copy(str(request.path)) as file,
-            open_video(file, short_side=FRAME_HEIGHT_PIXELS) as video,
+            # Frames of a folder are spread over it in the same way at any rate.
+            open_video(file, short_side=FRAME_HEIGHT_PIXELS, frame_rate=1.0) as video,
         ):
             seconds = video.duration_seconds
+            length = f"{seconds:.0f} frames" if file.is_dir() else f"{seconds:.1f} s"
             step = seconds / NUM_FRAMES
             frames = video.frames_at([(index + 0.5) * step for index in range(NUM_FRAMES)])
     except (DecodeError, OSError) as error:
@@ -85,7 +87,7 @@ def draw_strip(request: StripRequest) -> Iterator[Strip | str]:
     clips = "one clip" if request.num_clips == 1 else f"{request.num_clips} clips"
     yield Strip(
         image,
-        f"{request.caption} ({seconds:.1f} s, {clips} scored)",
+        f"{request.caption} ({length}, {clips} scored)",
         alt=f"{NUM_FRAMES} frames of {Path(request.path).name}, from start to end",
         width=pixels.shape[1],
         height=pixels.shape[0],

@@ -10,6 +10,7 @@ from videopipe.dataset.lists.video_range import text_as_path
 from videopipe.report.page import Section, Table
 from videopipe.report.pictures.canvas import Picture
 from videopipe.report.pictures.timeline_strip import TimelineRequest, timeline_svgs
+from videopipe.system.progress import counted
 
 TIMELINE_FILE = "timeline.json"
 MOST_ROWS = 300  # more make a page slow to open
@@ -49,7 +50,8 @@ def add_timelines(section: Section, timelines: Iterable[Timeline], settings: str
         if segments and len(shown) < MOST_STRIPS:
             path = text_as_path(one["path"])
             shown.append(TimelineRequest(path, one["duration_seconds"], segments))
-    section.text.append(f"{intervals} intervals in {videos} videos; {settings}.")
+    found = f"{counted(intervals, 'interval')} in {counted(videos, 'video')}"
+    section.text.append(f"{found}; {settings}.")
     for number, (svg, reason) in enumerate(timeline_svgs(shown, settings)):
         path = shown[number].path
         words = f"Timeline of {path}: frames from start to end, and the intervals below them"

@@ -16,8 +16,8 @@ from videopipe.video.sources.scratch import scratch_folder
 Members = dict[str, tuple[int, int]]  # name -> (first byte, size in bytes)
 HEADER_READ_BYTES = 16 * 2**10
 DECOMPRESS = (
-    "members of compressed shards cannot be addressed; decompress it first (gunzip, bunzip2, "
-    "unxz, unzstd)"
+    "compressed tar shards are not read, because their members cannot be addressed; decompress "
+    "it first (gunzip, bunzip2, unxz, unzstd)"
 )
 NO_SUCH_MEMBER = "no such file in the shard"
 

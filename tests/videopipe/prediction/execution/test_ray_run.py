@@ -1,4 +1,5 @@
 import json
+import sys
 import tarfile
 from pathlib import Path
 
@@ -6,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.processes import kill, run, start_paused
 from tests.servers import web_site
 from videopipe.errors import VideopipeError
 from videopipe.prediction.execution.local_run import PredictionWork
@@ -80,3 +82,27 @@ def test_ray_takes_urls_shards_and_bytes(tiny_model, noisy_video, tmp_path, monk
     assert tables[0] == tables[1]
     statuses = [json.loads(line)["status"] for line in tables[0].splitlines()]
     assert statuses == ["ok", "missing", "ok", "ok"]
+
+
+@pytest.mark.slow
+def test_a_killed_ray_run_resumes(tiny_model, noisy_video, tmp_path):
+    pytest.importorskip("ray", reason=NEEDS_RAY)
+    films = [noisy_video(tmp_path / "films" / f"{number}.mp4", number) for number in range(3)]
+    with tarfile.open(tmp_path / "shard.tar", "w") as tar:
+        tar.add(films[0], "inside.mp4")
+    with web_site() as site:
+        site.files = {"film.mp4": films[1].read_bytes()}
+        out = tmp_path / "out.jsonl"
+        command = [
+            "predict", str(tiny_model), str(tmp_path / "films"), str(tmp_path / "shard.tar"),
+            f"{site.url}/film.mp4", "--engine", "ray", "--workers", "1", "--device", "cpu",
+            "--out", str(out),
+        ]  # fmt: skip
+        kill(start_paused("videopipe.prediction.table.parts:PartWriter.add", 2, command))
+        assert not out.exists()
+        run([sys.executable, "-m", "videopipe", *command])
+    summary = json.loads(out.with_name(f"{out.name}.summary.json").read_text())
+    assert (summary["videos"], summary["predicted_in_this_run"]) == (5, 3)
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["status"] for row in rows] == ["ok"] * 5
+    assert [row["content_id"] for row in rows[3:]] == [row["content_id"] for row in rows[:2]]

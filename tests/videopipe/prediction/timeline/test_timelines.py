@@ -82,6 +82,7 @@ def test_a_file_per_video_and_bad_names(tiny_model, noisy_video, tmp_path, capsy
     assert [re.sub(r"\.[0-9a-f]{8}\.", ".ID.", name) for name in names] == [
         "day.0.ID.srt", "day.1.ID.srt",
     ]  # fmt: skip
+    assert capsys.readouterr().out.splitlines()[-1] == f"{tmp_path}/sub/day.*.srt (2 files)"
     assert main([*command, "--timeline", "day.doc", *QUICK]) == 2
     assert "--timeline is 'day.doc'; expected a name ending in .parquet" in capsys.readouterr().err
     assert main([*command, "--timeline", "day.csv", "--on", "0.1", *QUICK]) == 2

@@ -1,6 +1,8 @@
 """Film strips are decoded where a file that hangs or crashes the decoder can be killed."""
 
+import base64
 import ctypes
+import io
 import os
 import signal
 from collections.abc import Iterator
@@ -8,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from videopipe.report.page import Strip
 from videopipe.report.pictures.filmstrip import StripRequest, draw_strip, film_strips
@@ -35,6 +38,19 @@ def test_a_strip_says_what_it_shows(video: Path) -> None:
     assert strip.image.startswith("data:image/jpeg;base64,")
     assert strip.caption == "Confident and wrong: bend (1.0 s, 2 clips scored)"
     assert "good.mp4" in strip.alt
+
+
+def test_a_folder_of_frames_has_a_strip_without_its_rate(tmp_path: Path) -> None:
+    (tmp_path / "frames").mkdir()
+    for number in range(1, 17):
+        picture = Image.new("RGB", (40, 30), (10 * number, 0, 0))
+        picture.save(tmp_path / "frames" / f"{number:05}.png")
+    (strip,) = film_strips([StripRequest(tmp_path / "frames", "Right: bend")])
+    assert isinstance(strip, Strip)
+    assert strip.caption == "Right: bend (16 frames, one clip scored)"
+    image = Image.open(io.BytesIO(base64.b64decode(strip.image.partition(",")[2])))
+    reds = [image.getpixel((image.width * (2 * n + 1) // 16, 50))[0] for n in range(8)]
+    assert reds == pytest.approx([20 * n + 20 for n in range(8)], abs=4)  # every second picture
 
 
 def test_files_that_hang_crash_or_are_no_videos_lose_only_their_strip(
