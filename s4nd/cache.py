@@ -20,9 +20,12 @@ def may_keep() -> bool:
     """Whether tensors made now are ordinary tensors, which may be cached for later calls.
 
     False while a call is traced or transformed and under a dispatch mode such as that of fake
-    tensors: tensors made there belong to the trace.
+    tensors: tensors made there belong to the trace. False while a CUDA graph is captured: tensors
+    made there have no values before the graph is replayed.
     """
     if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
+        return False
+    if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
         return False
     transformed = torch._C._functorch.peek_interpreter_stack() is not None
     return not transformed and _get_current_dispatch_mode() is None

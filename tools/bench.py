@@ -167,6 +167,18 @@ def predict_rows(found: Results) -> Iterator[Row]:
         )  # fmt: skip
 
 
+def export_rows(found: Results) -> Iterator[Row]:
+    """Exported files beside eager PyTorch, one forward pass."""
+    for name, one in found["exported"].items():
+        times, shape = one["milliseconds"], "×".join(map(str, one["shape"]))
+        runtimes = {"onnx": "onnxruntime", "pt2": "pt2"}
+        for format in (each for each in runtimes if each in times):
+            yield Row(
+                "export", shape, f"{name} {runtimes[format]} {times[format]:.0f} ms",
+                f"eager {times['eager']:.0f} ms", times["eager"] / times[format],
+            )  # fmt: skip
+
+
 PARTS: dict[str, tuple[list[str], Callable[[Results], Iterator[Row]]]] = {
     "layer": (["bench_layer.py", "--rounds", "20"], layer_rows),
     "step": (["bench_layer.py", "--network", "--rounds", "20"], step_rows),
@@ -176,6 +188,7 @@ PARTS: dict[str, tuple[list[str], Callable[[Results], Iterator[Row]]]] = {
                   "pytorchvideo pyav"], decode_rows),
     "prediction": (["bench_predict.py", "--data", "VIDEOS", "--parts", "throughput", "loop",
                     "start", "write"], predict_rows),
+    "export": (["bench_export.py", "--rounds", "10"], export_rows),
 }  # fmt: skip
 
 

@@ -76,7 +76,7 @@ def measured_choice(
     shape = ShapeClass(*rounded, mixing, dtype)
     key = (device_name(device), shape.name)
     _read_file()
-    if key not in _known and _may_measure(device):
+    if key not in _known and may_keep():
         try:
             _known[key] = _measure(shape, device)
         except torch.OutOfMemoryError:
@@ -96,10 +96,6 @@ def _switched_on() -> bool:
     if value not in ("measure", "rule"):
         raise ValueError(f"{VARIABLE} must be measure or rule, got {value!r}")
     return value == "measure"
-
-
-def _may_measure(device: torch.device) -> bool:
-    return may_keep() and not (device.type == "cuda" and torch.cuda.is_current_stream_capturing())
 
 
 def _round_up(value: int) -> int:

@@ -118,6 +118,20 @@ def test_fake_tensors_leave_nothing_behind(layer, engine):
     assert fake.stride() == y.stride()
 
 
+@pytest.mark.usefixtures("form")
+def test_nothing_is_kept_while_a_cuda_graph_is_captured(layer, monkeypatch):
+    """Tensors made then have no values before the graph is replayed."""
+    signal = torch.randn(1, 3, 6, 5)
+    with torch.no_grad():
+        with monkeypatch.context() as capture:
+            capture.setattr(torch.cuda, "is_initialized", lambda: True)
+            capture.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+            layer(signal)
+            assert not len(layer._cache)
+        layer(signal)
+        assert len(layer._cache)
+
+
 @pytest.mark.parametrize(
     "change",
     [

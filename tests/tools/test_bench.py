@@ -79,3 +79,26 @@ def test_generated_videos_stand_in_for_real_ones(
     assert {row["part"] for row in rows} == {"decoding"}
     assert all(row["ratio"] > 0 for row in rows)
     assert capfd.readouterr().out.count("\n") == len(rows) + 2
+
+
+@pytest.mark.slow
+def test_exported_files_have_a_row_beside_eager(
+    bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a network of one layer, which is quick to trace."""
+    monkeypatch.syspath_prepend(str(TOOLS))
+    import bench_export
+
+    small = {"depth": 1, "width": 8, "image_size": 16}
+    subject = bench_export.Subject("isotropic", small, 16)
+    monkeypatch.setattr(bench_export, "SUBJECTS", {"small": subject})
+    words = ["bench_export.py", "--rounds", "2", "--subjects", "small"]
+    monkeypatch.setattr(sys, "argv", [*words, "--json", str(tmp_path / "export.json")])
+    bench_export.main()
+    found = json.loads((tmp_path / "export.json").read_text())
+    assert 0 < found["exported"]["small"]["differences"]["onnx"] < 1e-4
+    rows = list(bench.PARTS["export"][1](found))
+    assert [row.shape for row in rows] == ["1×3×16×16"] * 2
+    assert [row.ours.split()[1] for row in rows] == ["onnxruntime", "pt2"]
+    times = found["exported"]["small"]["milliseconds"]
+    assert rows[0].ratio == pytest.approx(times["eager"] / times["onnx"])

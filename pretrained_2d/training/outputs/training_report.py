@@ -33,7 +33,8 @@ class TrainingReport:
     def clear(self) -> None:
         """Reset the sums."""
         # loss, right answers, samples; and the first step that was not finite
-        self.totals = torch.tensor([0.0, 0.0, 0.0, math.inf], device=self.accelerator.device)
+        self.totals = torch.zeros(4, device=self.accelerator.device)  # nothing is copied to it
+        self.totals[3] = math.inf
         self.steps, self.step_seconds, self.data_seconds = 0, 0.0, 0.0
 
     def add_samples(self, loss: Tensor, correct: Tensor, count: int, step: int) -> None:

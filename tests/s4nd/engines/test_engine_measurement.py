@@ -145,10 +145,11 @@ def test_nothing_is_measured_while_a_call_is_captured(clock, how):
     assert not engine_measurement.cache_file().exists()
 
 
-def test_nothing_is_measured_while_a_cuda_graph_is_captured(monkeypatch):
+def test_nothing_is_measured_while_a_cuda_graph_is_captured(clock, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
-    assert not engine_measurement._may_measure(torch.device("cuda"))
-    assert engine_measurement._may_measure(torch.device("cpu"))
+    layer_of().eval()(torch.randn(2, 4, *SHAPE))
+    assert not clock.asked
 
 
 def test_a_measurement_leaves_no_trace_in_training(clock):

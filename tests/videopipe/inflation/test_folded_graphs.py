@@ -23,9 +23,18 @@ SMALL = {"num_frames": 6, "image_size": 16, "state": 8}
     ],
 )
 def test_compiles_as_one_graph_and_trains(method: str) -> None:
+    """The second batch size makes the batch dynamic; a third one compiles nothing."""
+    torch._dynamo.reset()
+    graphs = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> object:
+        graphs.append(graph)
+        return torch._dynamo.lookup_backend("aot_eager")(graph, inputs)
+
     network = inflate(Small(), method=method, temporal_weights="channel", **SMALL).train()
-    compiled = torch.compile(network, fullgraph=True, backend="aot_eager")
-    for clips in (torch.randn(2, 3, 6, 16, 16), torch.randn(3, 3, 4, 16, 16)):
+    compiled = torch.compile(network, fullgraph=True, backend=backend)
+    for batch in (2, 3, 5):
+        clips = torch.randn(batch, 3, 6, 16, 16)
         network.zero_grad()
         network(clips).square().sum().backward()
         expected = [p.grad.clone() for p in network.parameters() if p.grad is not None]
@@ -36,6 +45,7 @@ def test_compiles_as_one_graph_and_trains(method: str) -> None:
         actual = [p.grad for p in network.parameters() if p.grad is not None]
         for one, other in zip(actual, expected, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+    assert len(graphs) == 2
 
 
 @pytest.mark.slow

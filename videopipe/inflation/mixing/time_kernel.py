@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from s4nd.cache import saved_tensor_hooks
+from s4nd.cache import may_keep, saved_tensor_hooks
 from s4nd.kernels.kernel_sampling import KernelRequest, sample
 from s4nd.layer import without_autocast
 from s4nd.together import launches_are_slow
@@ -128,7 +128,7 @@ class TimeMixing(nn.Module):
         return self._made[1]
 
     def _makes_anew(self) -> bool:
-        return self.training or torch.is_grad_enabled() or torch.compiler.is_compiling()
+        return self.training or torch.is_grad_enabled() or not may_keep()
 
     def wanted(self) -> KernelRequest | None:
         """What `sample` must be asked for before the next call; None if it cannot make it."""

@@ -156,5 +156,16 @@ def test_evaluation_reuses_its_matrix_until_a_parameter_changes() -> None:
     assert mixing(moving).requires_grad
 
 
+def test_nothing_is_kept_while_a_cuda_graph_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tensor made then has no values before the graph is replayed."""
+    kernel = state_space_kernel(CHANNELS, 1, InflationOptions(num_frames=STEPS, start="random"))
+    mixing = TimeMixing(kernel, FoldedBatch(1, STEPS)).eval()
+    with torch.no_grad(), monkeypatch.context() as capture:
+        capture.setattr(torch.cuda, "is_initialized", lambda: True)
+        capture.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+        mixing(torch.randn(STEPS, CHANNELS))
+    assert mixing._made is None
+
+
 def test_options_accept_every_basis() -> None:
     assert set(get_args(Basis)) == set(BASES)
