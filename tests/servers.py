@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.request import Request, urlopen
 
 
 @dataclass
@@ -125,6 +126,9 @@ def bucket(name: str, files: dict[str, Path]) -> Iterator[tuple[dict[str, str], 
         "s3", endpoint_url=variables["AWS_ENDPOINT_URL"], region_name="us-east-1",
         aws_access_key_id="test", aws_secret_access_key="test",
     )  # fmt: skip
+    # Buckets are those of this process: an earlier test may have left some.
+    reset = Request(f"{variables['AWS_ENDPOINT_URL']}/moto-api/reset", method="POST")
+    urlopen(reset).close()
     try:
         client.create_bucket(Bucket=name)
         for key, file in files.items():
