@@ -13,32 +13,30 @@ def read(out: Path) -> list[dict[str, Any]]:
 
 
 def summary(out: Path) -> str:
-    """Markdown: shares by library, subject and method, then every failure with its reason."""
+    """Markdown: what counted of what was tried, by method; then every failure with its reason."""
     lines = read(out)
-    text = [
-        "| library | as | method | tried | families | exact to 1e-4 | gradient along time "
-        "| largest difference |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = defaultdict(list)
+    methods = list(dict.fromkeys(line["method"] for line in lines))
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     failures: dict[str, list[str]] = defaultdict(list)
     for line in lines:
-        groups[line["name"].partition("/")[0], line["subject"], line["method"]].append(line)
+        groups[line["name"].partition("/")[0], line["subject"]].append(line)
         if verdict(line) != "exact":
             failures[f"{line['name']}: {verdict(line)}"].append(
                 f"{line['subject']} {line['method']}"
             )
-    for (library, subject, method), mine in sorted(groups.items()):
-        built = [line for line in mine if "error" not in line]
-        exact = [line["difference"] for line in built if line["difference"] <= TOLERANCE]
-        text.append(
-            f"| {library} | {subject} | `{method}` | {len(mine)} "
-            f"| {len({line['family'] for line in mine})} "
-            f"| {len(exact)} ({len(exact) / len(mine):.1%}) "
-            f"| {sum(line['gradient'] for line in built)} | {max(exact, default=0):.1e} |"
-        )
+    names = {line["name"] for line in lines}
+    text = [f"{len(lines):,} trials of {len(names)} architectures", ""]
+    titles = ["library", "as", "families", *(f"`{method}`" for method in methods)]
+    text += [f"| {' | '.join([*titles, 'largest difference'])} |", "|" + "---|" * (len(titles) + 1)]
+    for (library, subject), mine in sorted(groups.items()):
+        families = len({line["family"] for line in mine})
+        tried = [[line for line in mine if line["method"] == method] for method in methods]
+        cells = [f"{sum(verdict(one) == 'exact' for one in of)} of {len(of)}" for of in tried]
+        exact = [line["difference"] for line in mine if verdict(line) == "exact"]
+        row = [library, subject, str(families), *cells, f"{max(exact, default=0):.1e}"]
+        text.append(f"| {' | '.join(row)} |")
     text += ["", "| not exact | as and method |", "|---|---|"]
-    text += [f"| {what} | {', '.join(methods)} |" for what, methods in sorted(failures.items())]
+    text += [f"| {what} | {', '.join(how)} |" for what, how in sorted(failures.items())]
     return "\n".join(text)
 
 

@@ -55,7 +55,10 @@ def networks(per_family: int, record: Path) -> list[tuple[str, str, int]]:
     chosen = [
         (count, family, name)
         for family, members in families.items()
-        for place, (count, name) in enumerate(sorted(members))
+        # encoders of language models, which give tokens and not one vector, come last
+        for place, (count, name) in enumerate(
+            sorted(members, key=lambda member: (member[1].endswith("_enc"), member))
+        )
         if count < LARGEST and (place < per_family or name.startswith("torchvision/"))
     ]
     return [(family, name, count) for count, family, name in sorted(chosen)]

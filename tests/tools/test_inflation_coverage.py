@@ -44,7 +44,10 @@ def test_trials_are_recorded_once_and_summed_up(coverage, tmp_path: Path, monkey
     coverage.append(out, failed)
     coverage.append(out, {**failed, "method": "i3d", "error": "ValueError: no"})
     text = coverage.summary(out)
-    assert "| timm | features | `shift` | 2 | 2 | 2 (100.0%) | 2 |" in text
+    assert "6 trials of 2 architectures" in text
+    assert "| library | as | families | `shift` | `s3d` | `i3d` | largest difference |" in text
+    assert "| timm | encoder | 2 | 2 of 2 | 0 of 1 | 0 of 1 |" in text
+    assert "| timm | features | 2 | 2 of 2 | 0 of 0 | 0 of 0 |" in text
     assert "| timm/test_vit: not exact | encoder s3d |" in text
     assert "| timm/test_vit: ValueError: no | encoder i3d |" in text
 

@@ -93,12 +93,13 @@ def pooled_features(network: nn.Module, signal: Tensor) -> Tensor:
     inner: Any = network
     if has_timm_interface(network):
         features = inner.forward_head(inner.forward_features(signal), pre_logits=True)
-        remedy = "the option global_pool decides how it pools (avg, token, max, …)"
     else:
         features = inner(signal)
-        remedy = "wrap it in a module that pools"
     if not isinstance(features, Tensor) or features.ndim != 2:
         shape = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
+        remedy = "wrap it in a module that pools"
+        if hasattr(inner, "global_pool"):
+            remedy = "the option global_pool decides how it pools (avg, token, max, …)"
         raise PretrainedError(
             f"{type(inner).__name__} gives {shape} in place of one vector per image; {remedy}"
         )

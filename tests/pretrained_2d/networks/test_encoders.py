@@ -122,3 +122,14 @@ def test_every_family_of_torchvision_is_an_encoder(name: str) -> None:
     signal = torch.randn(1, 3, *(axes if network.ndim == 3 else (224, 224)))
     with torch.inference_mode():
         torch.testing.assert_close(encoder.embed(signal), network.embed(signal))
+
+
+@pytest.mark.skipif(not timm.is_model("gemma4_vit_167m_enc"), reason="added to timm in 1.0.31")
+def test_an_encoder_of_tokens_names_the_option_that_pools() -> None:
+    images = torch.zeros(1, 3, 96, 96, device="meta")
+    with torch.device("meta"), torch.no_grad():
+        tokens = build("timm/gemma4_vit_167m_enc", num_classes=0, depth=1)
+        with pytest.raises(PretrainedError, match="the option global_pool decides how it pools"):
+            tokens(images)
+        pooled = build("timm/gemma4_vit_167m_enc", num_classes=0, depth=1, global_pool="avg")
+        assert pooled(images).shape == (1, 768)
