@@ -31,6 +31,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -75,8 +76,17 @@ class Outcome:
     passed: dict[str, float] = field(default_factory=dict)  # test file or test: processor seconds
 
 
-def examine(mutant: Mutant, tree: Path, groups: list[list[str]], limit: float) -> Outcome:
-    """Run test files or tests, group by group, in a copy of the tree with this one change."""
+def examine(
+    mutant: Mutant,
+    tree: Path,
+    groups: list[list[str]],
+    limit: float,
+    known: Mapping[str, float] | None = None,
+) -> Outcome:
+    """Run test files or tests, group by group, in a copy of the tree with this one change.
+
+    `known`: what tests take without the change; ten times as much and ten seconds is a hang.
+    """
     path = tree / mutant.file
     text = path.read_text()
     path.write_text(f"{text[: mutant.start]}({mutant.after}){text[mutant.end :]}")
@@ -85,7 +95,8 @@ def examine(mutant: Mutant, tree: Path, groups: list[list[str]], limit: float) -
     try:
         child = os.fork()
         if child == 0:
-            _run_tests(tree, groups, Reporter(report, limit, {name for g in groups for name in g}))
+            units = {name for group in groups for name in group}
+            _run_tests(tree, groups, Reporter(report, limit, units, known or {}))
         os.waitpid(child, 0)
     finally:
         path.write_text(text)
@@ -100,10 +111,13 @@ def examine(mutant: Mutant, tree: Path, groups: list[list[str]], limit: float) -
 class Reporter:
     """A plugin of pytest that reports tests in a file and ends a run at its time limit."""
 
-    def __init__(self, report: Path, limit: float, units: set[str]) -> None:
+    def __init__(
+        self, report: Path, limit: float, units: set[str], known: Mapping[str, float]
+    ) -> None:
         self.stream = os.open(report, os.O_WRONLY | os.O_CREAT)
         self.limit = limit
         self.units = units  # what was asked for: test files, or single tests
+        self.known = known
         self.failed = ""
         self.unit = ""
         self.started = 0.0
@@ -114,7 +128,8 @@ class Reporter:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self.begin(nodeid if nodeid in self.units else nodeid.partition("::")[0])
         self.write("began", nodeid)
-        signal.setitimer(signal.ITIMER_PROF, SECONDS_PER_TEST)
+        longest = 10 + 10 * self.known.get(nodeid, SECONDS_PER_TEST)
+        signal.setitimer(signal.ITIMER_PROF, min(longest, SECONDS_PER_TEST))
 
     def begin(self, unit: str) -> None:
         """Close the file or test before, which has passed."""
@@ -242,7 +257,9 @@ def main() -> int:
                     groups = in_groups(chosen) + (lines.unrecorded(groups) if tests else groups)
                 left = [[test for test in group if test not in before] for group in groups]
                 tree = trees.get()
-                outcome = examine(mutant, tree, [group for group in left if group], args.seconds)
+                left = [group for group in left if group]
+                known_seconds = lines.seconds if lines else None
+                outcome = examine(mutant, tree, left, args.seconds, known_seconds)
                 trees.put(tree)
                 if outcome.state == SURVIVED and len(chosen) < len(tests):
                     outcome.state = OPEN

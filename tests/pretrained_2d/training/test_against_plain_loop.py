@@ -100,7 +100,8 @@ from plain_loop import problem
 from pretrained_2d.pretraining import pretrain
 from torch import distributed
 config, listing, splits = problem()
-pretrain(config, listing, splits, Path(sys.argv[2]))
+out = Path(sys.argv[2])
+pretrain(config, listing, splits, out)
 assert distributed.get_world_size() == 2
 
 from test_loop import LimitedMemory
@@ -108,8 +109,14 @@ from toy_training import run
 plain = {"mixup": 0, "cutmix": 0, "accumulation": 1, "epochs": 2}
 model = LimitedMemory([12, 3][distributed.get_rank()])
 options = {"batch_size": "auto", "monitor": (), "evaluate": None, **plain}
-result = run(Path(sys.argv[2]) / "auto", model, **options)
+result = run(out / "auto", model, **options)
 assert result.batch_size == 4, "16 fit in the first process, 4 in the second"
+
+from pretrained_2d.training.learner import Learner, start_processes
+from pretrained_2d.training.optimiser import parameter_groups
+recipe = config.recipe
+learner = Learner(model, parameter_groups(model, recipe), recipe, start_processes(recipe, out))
+assert not learner.sharded
 distributed.destroy_process_group()
 """
 

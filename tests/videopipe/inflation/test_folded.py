@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pretrained_2d.networks.backbones import build
+from tests.videopipe.inflation.small_network import Small
 from videopipe.inflation import InflationOptions, inflate
 from videopipe.inflation.folded import FoldedNetwork
 from videopipe.inflation.options import InflationError
@@ -263,3 +264,11 @@ def test_wrong_clips_are_refused(hybrid: Maker) -> None:
 def test_network_that_does_not_run_is_refused() -> None:
     with pytest.raises(InflationError, match="does not run on images of 3×16×16"):
         inflate(nn.Sequential(nn.Conv2d(3, 4, 3), nn.Linear(5, 2)), **SMALL)
+
+
+def test_a_network_is_tried_on_images_of_224_pixels_unless_told_otherwise() -> None:
+    for given, size in (({}, 224), ({"image_size": 40}, 40)):
+        network, seen = Small(), set[tuple[int, ...]]()
+        network.conv.register_forward_pre_hook(lambda _, args, seen=seen: seen.add(args[0].shape))
+        inflate(network, method="s3d", num_frames=2, **given)
+        assert {shape[1:] for shape in seen} == {(3, size, size)}

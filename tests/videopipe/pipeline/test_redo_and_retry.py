@@ -1,6 +1,7 @@
 """--redo resumes when it was interrupted; failed items are retried; dependants follow both."""
 
 import dataclasses
+import json
 import os
 import signal
 import subprocess
@@ -92,6 +93,8 @@ def test_dependants_of_an_interrupted_redo_are_not_answered_from_their_old_resul
         states(load(TEXT), runs, redo=["clips"])
     calls.clear()
     assert states(load(TEXT), runs)["model"] == "resumed"
+    (record,) = runs.glob("model-*/stage.json")
+    assert json.loads(record.read_text())["attempts"] == 2
 
 
 def test_a_finished_redo_is_forgotten(load: Load, runs: Path, calls: list[str]) -> None:
@@ -183,8 +186,6 @@ def test_a_raised_limit_retries_what_failed_and_dependants_follow(
 
 
 def test_results_of_earlier_versions_are_cached(load: Load, runs: Path) -> None:
-    import json
-
     states(load(TEXT), runs)
     for file in runs.glob("*/stage.json"):
         record = json.loads(file.read_text())

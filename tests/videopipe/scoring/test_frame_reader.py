@@ -67,6 +67,17 @@ def test_three_crops_show_both_ends_and_the_middle():
     assert torch.equal(upright[2], right)
 
 
+def test_every_crop_of_a_window_is_a_clip_of_its_part(tmp_path, noisy_video):
+    path, clip = noisy_video(tmp_path / "video.mp4", 5, num_frames=20), Clip(0.25, 1.0)
+    with open_video(path) as video, open_video(path) as fresh:
+        ((_, crops),) = FrameReader(video, PREPROCESSING, crops=3).read([clip], num_frames=5)
+        frames = fresh.frames_at(frame_times(clip, 5))  # (time, channels, height, width)
+    assert crops.shape == (3, 3, 5, 24, 24)
+    for found, part in zip(crops, three_crops(frames, PREPROCESSING), strict=True):
+        assert torch.equal(found, part.transpose(0, 1))
+    assert not torch.equal(crops[0], crops[2])
+
+
 def test_preparing_a_frame_does_not_depend_on_its_neighbours():
     frames = torch.randint(0, 256, (9, 3, 47, 61), dtype=torch.uint8)
     together = PREPROCESSING.resize_and_crop(frames)

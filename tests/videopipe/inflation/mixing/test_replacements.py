@@ -13,8 +13,9 @@ from videopipe.inflation.mixing.adapter import TimeAdapter
 from videopipe.inflation.mixing.attention import TimeAttention
 from videopipe.inflation.mixing.kernel3d import FoldedConv3d
 from videopipe.inflation.mixing.shift import TimeShift
-from videopipe.inflation.mixing.state_space import StateSpaceKernel
+from videopipe.inflation.mixing.state_space import StateSpaceKernel, state_space_kernel
 from videopipe.inflation.mixing.time_kernel import TapKernel, TimeMixing
+from videopipe.inflation.options import InflationOptions
 
 Maker = Callable[..., nn.Module]
 # Channels, where they lie, and by how much pooling behind the stem has divided the steps.
@@ -141,3 +142,5 @@ def test_s4nd(hybrid: Maker, causal: bool, copies: int | None) -> None:
             FRAMES // reduction, bidirectional=not causal, copies=copies or channels,
             padding="zeros", **options,
         )  # fmt: skip
+        like = InflationOptions(bidirectional=not causal)
+        assert state_space_kernel(channels, 1, like).endless == causal
