@@ -106,7 +106,7 @@ def fold_patches(signal: Tensor, patch: int) -> Tensor:
     """
     whole = signal[:, :, : signal.shape[2] // patch * patch].flatten(3)  # five dimensions at most
     folded = rearrange(whole, "b c (t p) x -> (b t) (c p) x", p=patch)
-    return folded.unflatten(-1, signal.shape[3:])
+    return torch.unflatten(folded, -1, signal.shape[3:])
 
 
 def _convolve_frames(

@@ -13,6 +13,7 @@ from torch import Tensor
 from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
 from pretrained_2d.checkpoints.folder import save_checkpoint
 from pretrained_2d.networks.backbones import build
+from tests.videopipe.export.conftest import draw
 from videopipe.export.checkpoint_export import description_path, export_checkpoint
 from videopipe.export.clip_graph import shapes_of
 from videopipe.export.file_formats import OPSET
@@ -221,6 +222,45 @@ def test_probed_networks_are_exported(
     clips = frames(card, 3)
     logits = run_onnx(tmp_path / "m.onnx", card.preprocessing.normalize(clips).numpy())
     assert_close(logits, expected_logits(tmp_path / "probe", clips))
+
+
+VIDEO = {
+    "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 48,
+    "image_size": 16, "num_frames": 4,
+}  # fmt: skip
+TRANSFORMERS = {
+    "videomae": {**VIDEO, "patch_size": 8},
+    "timesformer": {**VIDEO, "patch_size": 8},
+    "vivit": {**VIDEO, "tubelet_size": [2, 8, 8]},
+    "vjepa2": {
+        "hidden_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4, "mlp_ratio": 2,
+        "crop_size": 16, "patch_size": 8, "frames_per_clip": 4, "tubelet_size": 2,
+        "pred_hidden_size": 48, "pred_num_hidden_layers": 1, "pred_num_attention_heads": 4,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", TRANSFORMERS)
+def test_video_networks_of_transformers_are_exported(kind: str, tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    options = {"num_classes": 3, **TRANSFORMERS[kind]}
+    card = ModelCard(
+        architecture=f"transformers/{kind}",
+        options=options,
+        ndim=3,
+        preprocessing=Preprocessing(image_size=16),
+        num_frames=4,
+        clip_seconds=0.5,
+    )
+    torch.manual_seed(0)
+    network = build(card.architecture, **options)
+    draw(network)
+    save_checkpoint(tmp_path / "model", network, card)
+    export_checkpoint(tmp_path / "model", tmp_path / "m.onnx", "onnx")
+    clips = frames(card, 3)
+    logits = run_onnx(tmp_path / "m.onnx", card.preprocessing.normalize(clips).numpy())
+    assert_close(logits, expected_logits(tmp_path / "model", clips))
 
 
 def test_a_pt2_file_names_no_path_of_this_machine(program_file: Path) -> None:
