@@ -25,7 +25,8 @@ def may_keep() -> bool:
     """
     if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
         return False
-    if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+    started: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    if started and torch.cuda.is_current_stream_capturing():
         return False
     transformed = torch._C._functorch.peek_interpreter_stack() is not None
     return not transformed and _get_current_dispatch_mode() is None

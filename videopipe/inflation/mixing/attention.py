@@ -48,7 +48,7 @@ class TimeAttention(nn.Module):
         clips, steps = qkv.shape[:2]
         # (clips, steps, places, 3 × heads, width) -> (clips × places, 3 × heads, steps, width)
         heads = qkv.reshape(clips, steps, -1, 3 * self.heads, self.width).permute(0, 2, 3, 1, 4)
-        turned, value = torch.split(heads.flatten(0, 1), (2 * self.heads, self.heads), 1)
+        turned, value = torch.split(heads.flatten(0, 1), [2 * self.heads, self.heads], 1)
         query, key = _rotated(turned, self.batch.rate * self.reduction).chunk(2, 1)
         mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=self.causal)
         mixed = mixed.view(clips, -1, self.heads, steps, self.width).permute(0, 3, 1, 2, 4)
