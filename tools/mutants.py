@@ -39,7 +39,7 @@ from queue import Queue
 from typing import Any
 
 from mutant_changes import Mutant, mutants_of
-from mutant_tests import ROOT, groups_of_tests, read_lines
+from mutant_tests import ROOT, groups_of_tests, in_groups, read_lines
 
 TARGETS = (
     "s4nd/*.py",
@@ -83,10 +83,7 @@ def examine(
     limit: float,
     known: Mapping[str, float] | None = None,
 ) -> Outcome:
-    """Run test files or tests, group by group, in a copy of the tree with this one change.
-
-    `known`: what tests take without the change; ten times as much and ten seconds is a hang.
-    """
+    """Run test files or tests, group by group, in a copy of the tree with this one change."""
     path = tree / mutant.file
     text = path.read_text()
     path.write_text(f"{text[: mutant.start]}({mutant.after}){text[mutant.end :]}")
@@ -128,6 +125,7 @@ class Reporter:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self.begin(nodeid if nodeid in self.units else nodeid.partition("::")[0])
         self.write("began", nodeid)
+        # Ten seconds and ten times what the test takes without the change is a hang.
         longest = 10 + 10 * self.known.get(nodeid, SECONDS_PER_TEST)
         signal.setitimer(signal.ITIMER_PROF, min(longest, SECONDS_PER_TEST))
 
@@ -257,9 +255,8 @@ def main() -> int:
                     groups = in_groups(chosen) + (lines.unrecorded(groups) if tests else groups)
                 left = [[test for test in group if test not in before] for group in groups]
                 tree = trees.get()
-                left = [group for group in left if group]
-                known_seconds = lines.seconds if lines else None
-                outcome = examine(mutant, tree, left, args.seconds, known_seconds)
+                left, usual = [group for group in left if group], lines.seconds if lines else {}
+                outcome = examine(mutant, tree, left, args.seconds, usual)
                 trees.put(tree)
                 if outcome.state == SURVIVED and len(chosen) < len(tests):
                     outcome.state = OPEN
@@ -280,11 +277,6 @@ def main() -> int:
     count = {state: sum(r.state == state for r in results) for state in (CAUGHT, SURVIVED, OPEN)}
     print(f"{len(results)} mutants: " + ", ".join(f"{n} {state}" for state, n in count.items()))
     return bool(count[SURVIVED])
-
-
-def in_groups(tests: list[str]) -> list[list[str]]:
-    """Few tests first, since most mutants fail there and the others are then not collected."""
-    return [group for group in (tests[:5], tests[5:30], tests[30:]) if group]
 
 
 def read_record(path: Path | None) -> tuple[dict[str, Outcome], dict[str, float]]:
