@@ -28,7 +28,7 @@ from videopipe.prediction.table.merge import merge_parts
 from videopipe.prediction.table.parts import explained, list_parts, part_writer, parts_folder
 from videopipe.prediction.table.summary import TableSummary, summarise
 from videopipe.scoring.engine import check_execution
-from videopipe.system.progress import counted, log_line
+from videopipe.system.progress import counted, detail_line, log_line
 
 # What predicts the videos of a plan and passes rows to a writer; returns where the time went.
 ENGINES: dict[str, Callable[[local_run.PredictionWork], dict[str, Any]]] = {
@@ -119,7 +119,7 @@ def _make_plan(
         if not parts_folder(out).exists():
             begin_parts(out, identity)
         so_far = "" if background.complete else " so far"
-        log_line(f"{counted(len(background.order), 'video')} found{so_far}")
+        detail_line(f"{counted(len(background.order), 'video')} found{so_far}")
         return PredictionPlan(background.order, listing=background)
     videos = list(islice(listing, request.limit))
     plan = make_plan(
@@ -132,7 +132,7 @@ def _make_plan(
         rows_per_window=columns.rows_per_window,
     )
     if plan.tasks:
-        log_line(f"{counted(len(videos), 'video')} found, {len(plan.tasks)} left to predict")
+        detail_line(f"{counted(len(videos), 'video')} found, {len(plan.tasks)} left to predict")
     return plan
 
 
