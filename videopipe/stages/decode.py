@@ -189,10 +189,8 @@ def _check_losses(config: DecodeConfig, lost: list[str]) -> None:
 
 def in_words(summary: Summary) -> str:
     """The summary as a line of `--progress stages`."""
-    return (
-        f"{summary['videos']:,} videos of {summary['classes']} classes, "
-        f"{summary['left_out']:,} of them cannot be read"
-    )
+    lost = f"{summary['left_out']:,} of them" if summary["left_out"] else "none of them"
+    return f"{summary['videos']:,} videos of {summary['classes']} classes, {lost} unreadable"
 
 
 STAGE = Stage(
