@@ -51,11 +51,9 @@ def run(config: InflateConfig, inputs: Inputs, out: Path) -> Summary:
 
 def in_words(summary: Summary) -> str:
     """The summary as a line of `--progress stages`."""
-    still = "are the same" if summary["exact"] else "differ"
-    return (
-        f"{summary['parameters_2d']:,} -> {summary['parameters']:,} parameters by "
-        f"{summary['method']}; the outputs for a still video and its image {still}"
-    )
+    still = "; a still video gives the outputs of its image" if summary["exact"] else ""
+    grown = f"{summary['parameters_2d']:,} -> {summary['parameters']:,}"
+    return f"{grown} parameters, method {summary['method']}{still}"
 
 
 STAGE = Stage(
