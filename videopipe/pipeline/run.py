@@ -180,7 +180,7 @@ class _Task:
 
     def _outcome_in_words(self, summary: Mapping[str, Any]) -> str:
         outcome = self.job.record.outcome
-        return f": {outcome(summary)}" if stages_only() and outcome else in_words(summary)
+        return f": {outcome(dict(summary))}" if stages_only() and outcome else in_words(summary)
 
     def _begin(self, planned: PlannedJob) -> bool:
         resumes = self.results.begin(self.job, planned.purpose)
