@@ -26,7 +26,7 @@ MARKS     := $(if $(filter 1,$(SLOW)),not gpu,not slow and not gpu)
 .PHONY: demo test lint processors mutants docs bench clean
 
 demo: $(RUNTIME)
-	$(BIN)/videopipe run demo --runs $(RUNS)
+	$(BIN)/videopipe run demo --progress stages --runs $(RUNS)
 
 test: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "$(MARKS)"

@@ -33,12 +33,14 @@ def seeded(*position: int | str) -> Iterator[None]:
     """Seed Python, NumPy and torch (CPU) from a position, and restore them afterwards."""
     seed = derive_seed(*position)
     python_state, numpy_state = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng(devices=[]):
-        random.seed(seed)
-        np.random.seed(seed % 2**32)
-        torch.manual_seed(seed)
-        try:
-            yield
-        finally:
-            random.setstate(python_state)
-            np.random.set_state(numpy_state)
+    torch_state = torch.get_rng_state()
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    # torch.manual_seed also seeds devices, and where there is none formats a traceback each time.
+    torch.default_generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)
+        torch.set_rng_state(torch_state)

@@ -97,7 +97,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Threads that spin while waiting make torch ten times slower on shared cores. The variable is
     # read when torch is imported, which happens later, inside the commands.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    if getattr(args, "progress", "auto") != "json" or os.environ.get("RANK", "0") != "0":
+    shown = getattr(args, "progress", "auto")
+    if shown == "stages":
+        from videopipe.system.progress import showing_stages_only
+
+        with showing_stages_only():
+            return _run(args)
+    if shown != "json" or os.environ.get("RANK", "0") != "0":
         return _run(args)
     from videopipe.system.json_progress import emit, json_on_stderr
 

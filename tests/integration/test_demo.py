@@ -35,7 +35,15 @@ def test_every_stage_of_the_demo_runs_and_a_second_run_is_cached(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    words = ["run", "demo", "--runs", "runs", *(f"--set={override}" for override in TINY)]
+    words = [
+        "run",
+        "demo",
+        "--progress",
+        "stages",
+        "--runs",
+        "runs",
+        *(f"--set={override}" for override in TINY),
+    ]
     assert main(words) == 0
     first = capsys.readouterr()
     folders = dict(line.split("\t") for line in first.out.splitlines())
@@ -45,7 +53,14 @@ def test_every_stage_of_the_demo_runs_and_a_second_run_is_cached(
     assert (tmp_path / "runs/demo/report/report.html").is_file()
     assert "Look at:" in first.err
     assert re.search(r"scores: top-1 [0-9.]+% of \d+ videos, 95 % interval", first.err)
-    assert "backbone: running: Train a 2D network on images" in first.err
+    said = first.err.split("\n\n")[0].splitlines()
+    assert len(said) == 2 * len(STAGES) + 1  # a sentence and an outcome of each, and the time
+    assert said[0].startswith("[1/7] data: Generate a small data set")
+    assert re.fullmatch(r" {6}19 videos of 2 motions and 48 images \(\d:\d\d\)", said[1])
+    assert re.fullmatch(
+        r" {6}2 steps on 8 videos, accuracy [0-9.]+% on 4 validation videos \(\d:\d\d\)", said[9]
+    )
+    assert re.fullmatch(r" {6}3 rows for 3 videos, 0 failed \(\d:\d\d\)", said[13])
     assert "Try next, with your own files:" in first.err
     log = json.loads((tmp_path / "runs/demo/run.json").read_text())
     assert {job["state"] for job in log["jobs"]} == {"done"}

@@ -80,9 +80,10 @@ def add_progress_argument(parser: Any) -> None:
     """`--progress`, of a parser or a group of one; the command line acts on it."""
     parser.add_argument(
         "--progress",
-        choices=("auto", "json"),
+        choices=("auto", "stages", "json"),
         default="auto",
-        help="json: one JSON object per line on stderr, for programs (auto)",
+        help="stages: each stage of a pipeline as a sentence and its outcome, without details; "
+        "json: one JSON object per line on stderr, for programs (auto)",
     )
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from videopipe.dataset.clips.sampling import Clip, frame_times
 from videopipe.dataset.manifest import Manifest, VideoRecord
 from videopipe.system.pool import Event, Failed, WorkerPool
-from videopipe.system.progress import log_line, progress
+from videopipe.system.progress import detail_line, log_line, progress
 from videopipe.video.backends.pyav import PyavDecoder
 from videopipe.video.video import open_video
 
@@ -143,7 +143,7 @@ def _report_cost(todo: list[CacheTask], timeout_seconds: float) -> None:
         sum(column) for column in zip(*(e.payload for e in answers), strict=True)
     )
     size_megabytes = sizes * all_seconds / tried_seconds / 1e6
-    log_line(
+    detail_line(
         f"caching {len(todo)} videos will take about {size_megabytes:.0f} MB; "
         f"{describe_speed(before / len(answers), after / len(answers))}"
     )

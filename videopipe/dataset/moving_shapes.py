@@ -39,8 +39,8 @@ SHAPES: dict[str, tuple[tuple[float, float], ...]] = {
              (-0.15, 0.9), (-0.15, -0.5), (-0.7, -0.5), (-0.7, 0.9), (-1, 0.9)),
 }  # fmt: skip
 
-SMALLEST, LARGEST = 0.25, 0.45  # radius as a share of the picture
-TRAVEL, TURN, GROWTH = 0.35, 0.45, 0.55  # at speed 1: pictures, turns, size ranges per second
+SMALLEST, LARGEST = 0.18, 0.45  # radius as a share of the picture
+TRAVEL, TURN, GROWTH = 0.35, 0.3, 0.55  # at speed 1: pictures, turns, size ranges per second
 SUPERSAMPLING = 3  # drawn larger and scaled down, for smooth edges
 
 

@@ -19,7 +19,7 @@ from videopipe.evaluation.score_table import Metrics, measure, write_evaluation
 from videopipe.evaluation.temporal_resolution import resolution_table
 from videopipe.scoring.settings import Execution, Scoring
 from videopipe.system.processes import connected_processes
-from videopipe.system.progress import log_line, progress
+from videopipe.system.progress import detail_line, progress
 
 JOURNAL = "scores.parts"  # scores of single videos, until the evaluation is complete
 
@@ -55,7 +55,7 @@ def evaluate_videos(
     )
     how_many = "evenly spread" if scoring.clips else "as many as cover each video"
     sampling = f"{sampling}, {how_many}"
-    log_line(f"evaluating on clips of {sampling}")
+    detail_line(f"evaluating on clips of {sampling}")
     processes = connected_processes()
     journal = Journal(out / JOURNAL, identity)
     share = len(records[processes.rank :: processes.count])

@@ -42,7 +42,7 @@ from videopipe.finetuning.validation_split import Videos, choose_videos
 from videopipe.inflation.time_axis import kernel_lengths, learned_lengths, time_parameters
 from videopipe.models import check_takes_videos, load_model
 from videopipe.scoring.settings import Execution, Scoring
-from videopipe.system.progress import log_line
+from videopipe.system.progress import detail_line
 
 Progress = Callable[[TrainingProgress], None] | None
 
@@ -69,7 +69,7 @@ def finetune(
         clip_seconds=config.clip_seconds or card.clip_seconds,
     )
     sampling = _describe_clips(card, videos)
-    log_line(f"training on clips of {sampling}")
+    detail_line(f"training on clips of {sampling}")
     initial = kernel_lengths(network)
     branches = set_drop_path(network, config.drop_path)
     set_head_dropout(network, config.head_dropout)

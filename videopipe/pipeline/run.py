@@ -20,7 +20,7 @@ from videopipe.pipeline.results import Results
 from videopipe.pipeline.stage import Inputs, Result
 from videopipe.system.lock import locked
 from videopipe.system.processes import Processes, connected_processes
-from videopipe.system.progress import duration, log_line
+from videopipe.system.progress import duration, log_line, stages_only
 
 State = Literal["cached", "done", "resumed"]
 OnState = Callable[[Job, str], None]
@@ -133,7 +133,7 @@ class _Task:
                 start = time.time()
                 resumes = self._begin(planned)
                 on_state(self.job, "running")
-                log_line(f"{self.place}: {BEGINNING[planned.action]}: {self.job.record.sentence}")
+                log_line(self._beginning(BEGINNING[planned.action]))
                 self.processes.share("run")
                 others_wait = not self.job.record.distributed
                 summary = self._run()
@@ -149,7 +149,7 @@ class _Task:
         self.processes.share("complete")
         state: State = "resumed" if resumes else "done"
         outcome = self._outcome(state, seconds)
-        log_line(f"{self.place}: done in {duration(seconds)}{in_words(summary)}")
+        log_line(self._ending(summary, seconds))
         if outcome.failed:
             log_line(f"{self.place}: {self._decide().note}")
         on_state(self.job, state)
@@ -166,6 +166,21 @@ class _Task:
         if verdict == "failed":
             raise StageError("stopped, because the first process failed")
         return self._outcome("done")
+
+    def _beginning(self, state: str) -> str:
+        sentence = self.job.record.sentence
+        shown = stages_only() and state == BEGINNING["run"]
+        return f"{self.place}: {sentence}" if shown else f"{self.place}: {state}: {sentence}"
+
+    def _ending(self, summary: Mapping[str, Any], seconds: float) -> str:
+        words = self._outcome_in_words(summary)
+        if stages_only() and words:
+            return f"      {words.removeprefix(': ')} ({duration(seconds)})"
+        return f"{self.place}: done in {duration(seconds)}{words}"
+
+    def _outcome_in_words(self, summary: Mapping[str, Any]) -> str:
+        outcome = self.job.record.outcome
+        return f": {outcome(dict(summary))}" if stages_only() and outcome else in_words(summary)
 
     def _begin(self, planned: PlannedJob) -> bool:
         resumes = self.results.begin(self.job, planned.purpose)
@@ -187,7 +202,7 @@ class _Task:
     def _cached(self, planned: PlannedJob, on_state: OnState) -> Outcome:
         outcome = self._outcome("cached")
         note = f" ({planned.note})" if planned.note else ""
-        log_line(f"{self.place}: cached{in_words(outcome.summary)}{note}")
+        log_line(f"{self.place}: cached{self._outcome_in_words(outcome.summary)}{note}")
         on_state(self.job, "cached")
         self.processes.share("cached")
         return outcome

@@ -93,7 +93,7 @@ class Stage(Generic[Config]):
     `check(config, inputs)` raises a DataError when the stage cannot succeed. It is called before
     each earlier job runs, so an input may not be complete yet. `failures(folder)` lists the items
     of a result that failed. Before they are retried, `keep(config, inputs, folder, out)` copies to
-    `out` what need not be made again.
+    `out` what need not be made again. `outcome(summary)` is the summary in words.
     """
 
     config: type[Config]
@@ -105,6 +105,7 @@ class Stage(Generic[Config]):
     check: Callable[[Config, Inputs], None] | None = None
     failures: Callable[[Path], Sequence[Failure]] | None = None
     keep: Callable[[Config, Inputs, Path, Path], None] | None = None
+    outcome: Callable[[Summary], str] | None = None
 
     @property
     def sentence(self) -> str:

@@ -30,7 +30,7 @@ from videopipe.prediction.table.merge import merge_parts
 from videopipe.prediction.table.parts import explained, list_parts, part_writer, parts_folder
 from videopipe.prediction.table.summary import TableSummary, summarise
 from videopipe.scoring.engine import check_execution
-from videopipe.system.progress import counted, log_line
+from videopipe.system.progress import counted, detail_line, log_line
 from videopipe.video.sources.addresses import is_in_one_process
 
 # What predicts the videos of a plan and passes rows to a writer; returns where the time went.
@@ -122,7 +122,7 @@ def _make_plan(
         if not parts_folder(out).exists():
             begin_parts(out, identity)
         so_far = "" if background.complete else " so far"
-        log_line(f"{counted(len(background.order), 'video')} found{so_far}")
+        detail_line(f"{counted(len(background.order), 'video')} found{so_far}")
         return PredictionPlan(background.order, listing=background)
     videos = list(islice(listing, request.limit))
     if run.size > 1 or request.engine != "local":
@@ -137,7 +137,7 @@ def _make_plan(
         rows_per_window=columns.rows_per_window,
     )
     if plan.tasks:
-        log_line(f"{counted(len(videos), 'video')} found, {len(plan.tasks)} left to predict")
+        detail_line(f"{counted(len(videos), 'video')} found, {len(plan.tasks)} left to predict")
     return plan
 
 

@@ -71,7 +71,7 @@ def run(config: DecodeConfig, inputs: Inputs, out: Path) -> Summary:
     from videopipe.dataset.indexing import PROGRESS_FILE, Inspection, index_dataset
     from videopipe.dataset.layouts.recognise import Division
     from videopipe.dataset.manifest import write_manifest
-    from videopipe.system.progress import log_line
+    from videopipe.system.progress import detail_line, log_line
 
     division = Division(
         split=config.split,
@@ -91,7 +91,7 @@ def run(config: DecodeConfig, inputs: Inputs, out: Path) -> Summary:
         folder=out,
         frame_rate=config.frame_rate,
     )
-    log_line(f"found {manifest.layout}: {len(manifest.records)} videos")
+    detail_line(f"found {manifest.layout}: {len(manifest.records)} videos")
     for record in manifest.unusable[:20]:
         log_line(f"left out: {record.path}: {record.reason}")
     _check_losses(config, [record.path for record in manifest.unusable])
@@ -187,6 +187,12 @@ def _check_losses(config: DecodeConfig, lost: list[str]) -> None:
         )
 
 
+def in_words(summary: Summary) -> str:
+    """The summary as a line of `--progress stages`."""
+    lost = f"{summary['left_out']:,} of them" if summary["left_out"] else "none of them"
+    return f"{summary['videos']:,} videos of {summary['classes']} classes, {lost} unreadable"
+
+
 STAGE = Stage(
     config=DecodeConfig,
     run=run,
@@ -195,4 +201,5 @@ STAGE = Stage(
     inputs={"data": Input(kinds=(Kind.DATA,), required=False)},
     failures=failures,
     keep=keep,
+    outcome=in_words,
 )

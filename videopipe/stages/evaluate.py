@@ -165,6 +165,15 @@ def keep(config: EvaluateConfig, inputs: Inputs, folder: Path, out: Path) -> Non
         shutil.copytree(folder / JOURNAL, out / JOURNAL, dirs_exist_ok=True)
 
 
+def in_words(summary: Summary) -> str:
+    """The summary as a line of `--progress stages`."""
+    scored = f"{summary['videos']:,} videos, {summary['failed']:,} failed"
+    for name, words in (("top1", "top-1"), ("mean_average_precision", "mean average precision")):
+        if name in summary:
+            return f"{scored}, {words} {summary[name]:.1%}"
+    return scored
+
+
 STAGE = Stage(
     config=EvaluateConfig,
     run=run,
@@ -178,4 +187,5 @@ STAGE = Stage(
     check=check,
     failures=failures,
     keep=keep,
+    outcome=in_words,
 )

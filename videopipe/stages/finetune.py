@@ -27,6 +27,15 @@ def check(config: FinetuneConfig, inputs: Inputs) -> None:
         choose_videos(read_clips(clips), config.protocol)
 
 
+def in_words(summary: Summary) -> str:
+    """The summary as a line of `--progress stages`."""
+    reached = ""
+    if "best_accuracy" in summary:
+        count = summary["validation_videos"]
+        reached = f", accuracy {summary['best_accuracy']:.1%} on {count:,} validation videos"
+    return f"{summary['steps']:,} steps on {summary['training_videos']:,} videos{reached}"
+
+
 STAGE = Stage(
     config=FinetuneConfig,
     run=run,
@@ -40,4 +49,5 @@ STAGE = Stage(
     output=Kind.VIDEO_MODEL,
     distributed=True,
     check=check,
+    outcome=in_words,
 )

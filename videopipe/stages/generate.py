@@ -134,4 +134,10 @@ def _write(file: _File, config: GenerateConfig, out: Path) -> None:
     beside.rename(path)
 
 
-STAGE = Stage(config=GenerateConfig, run=run, version=1, output=Kind.DATA)
+def in_words(summary: Summary) -> str:
+    """The summary as a line of `--progress stages`."""
+    counts = f"{summary['videos']:,} videos of {summary['classes']} motions"
+    return f"{counts} and {summary['images']:,} images"
+
+
+STAGE = Stage(config=GenerateConfig, run=run, version=2, output=Kind.DATA, outcome=in_words)

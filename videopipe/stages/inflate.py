@@ -33,12 +33,12 @@ class InflateConfig(InflationOptions):
 def run(config: InflateConfig, inputs: Inputs, out: Path) -> Summary:
     """Inflate the backbone; `inflation.json` and `inflation.md` list what became of each layer."""
     from videopipe.inflation.operation import inflate_checkpoint
-    from videopipe.system.progress import log_line
+    from videopipe.system.progress import detail_line
 
     report = inflate_checkpoint(
         inputs["backbone"], out, config.options, num_classes=config.num_classes, seed=config.seed
     )
-    log_line(report.summary())
+    detail_line(report.summary())
     return {
         "method": report.options.method,
         "parameters": report.parameters_after,
@@ -49,10 +49,18 @@ def run(config: InflateConfig, inputs: Inputs, out: Path) -> Summary:
     }
 
 
+def in_words(summary: Summary) -> str:
+    """The summary as a line of `--progress stages`."""
+    still = "; a still video gives the outputs of its image" if summary["exact"] else ""
+    grown = f"{summary['parameters_2d']:,} -> {summary['parameters']:,}"
+    return f"{grown} parameters, method {summary['method']}{still}"
+
+
 STAGE = Stage(
     config=InflateConfig,
     run=run,
     version=2,
     output=Kind.VIDEO_MODEL,
     inputs={"backbone": Input((Kind.BACKBONE,))},
+    outcome=in_words,
 )

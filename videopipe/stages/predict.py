@@ -126,6 +126,13 @@ def _tables(folder: Path) -> list[Path]:
     return [folder / name for name in names if (folder / name).is_file()]
 
 
+def in_words(summary: Summary) -> str:
+    """The summary as a line of `--progress stages`."""
+    return (
+        f"{summary['rows']:,} rows for {summary['videos']:,} videos, {summary['not_ok']:,} failed"
+    )
+
+
 STAGE = Stage(
     config=PredictConfig,
     run=run,
@@ -138,4 +145,5 @@ STAGE = Stage(
     distributed=True,
     failures=failures,
     keep=keep,
+    outcome=in_words,
 )

@@ -11,12 +11,12 @@ def run(config: PretrainConfig, inputs: Inputs, out: Path) -> Summary:
     from pretrained_2d.images.layouts import find_images
     from pretrained_2d.images.preparation import readable
     from pretrained_2d.pretraining import pretrain
-    from videopipe.system.progress import STEPS, log_line, progress
+    from videopipe.system.progress import STEPS, detail_line, progress
     from videopipe.system.training_bar import TrainingBar
 
     folder = _folder(config, inputs)
     listing = find_images(folder)
-    log_line(f"{folder}: {listing.describe()}")
+    detail_line(f"{folder}: {listing.describe()}")
     total = sum(map(len, listing.splits.values()))
     with progress("checking images", total=total, unit="images") as bar:
         splits = readable(
@@ -42,6 +42,15 @@ def _folder(config: PretrainConfig, inputs: Inputs) -> Path:
     return folder
 
 
+def in_words(summary: Summary) -> str:
+    """The summary as a line of `--progress stages`."""
+    reached = ""
+    if "accuracy" in summary["best"]:
+        accuracy, images = summary["best"]["accuracy"], summary["images"]["val"]
+        reached = f", accuracy {accuracy:.1%} on {images:,} validation images"
+    return f"{summary['steps']:,} steps of {summary['batch_size']} images{reached}"
+
+
 STAGE = Stage(
     config=PretrainConfig,
     run=run,
@@ -49,4 +58,5 @@ STAGE = Stage(
     inputs={"data": Input((Kind.DATA,), required=False)},
     output=Kind.BACKBONE,
     distributed=True,
+    outcome=in_words,
 )

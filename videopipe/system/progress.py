@@ -13,6 +13,7 @@ LINE_EVERY_SECONDS = 10.0
 STEPS = "steps"  # the unit of a training
 
 _bars_open = 0  # rich draws one live bar at a time; a bar inside a bar becomes lines
+_stages_only = False  # with `--progress stages`: no lines about what happens inside a stage
 
 
 class Bar(Protocol):
@@ -41,6 +42,9 @@ def progress(label: str, *, total: float | None = None, unit: str = "items") -> 
         events.finish()
         return
     on_terminal = sys.stderr.isatty() and not _bars_open
+    if _stages_only and not on_terminal:
+        yield _Silence()
+        return
     _bars_open += 1
     try:
         if on_terminal:
@@ -58,6 +62,28 @@ def log_line(message: str) -> None:
     """One line on stderr, from the first process only."""
     if os.environ.get("RANK", "0") == "0":
         print(message, file=sys.stderr, flush=True)  # noqa: T201 - this is the printing place
+
+
+def detail_line(message: str) -> None:
+    """A line about what happens inside a stage; `--progress stages` leaves it out."""
+    if not _stages_only:
+        log_line(message)
+
+
+def stages_only() -> bool:
+    """Whether each stage is shown as one sentence and its outcome."""
+    return _stages_only
+
+
+@contextmanager
+def showing_stages_only() -> Iterator[None]:
+    """Leave out details and lines of progress; bars on a terminal disappear when they are full."""
+    global _stages_only
+    _stages_only = True
+    try:
+        yield
+    finally:
+        _stages_only = False
 
 
 def counted(count: int, noun: str) -> str:
@@ -168,7 +194,8 @@ def _rich_bar(label: str, total: float | None, unit: str) -> Iterator[Bar]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=Console(stderr=True)) as display:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=_stages_only) as display:
         yield _RichBar(display, label, total)
 
 

@@ -6,7 +6,14 @@ import sys
 import pytest
 
 from videopipe.system import progress as module
-from videopipe.system.progress import STEPS, duration, log_line, progress
+from videopipe.system.progress import (
+    STEPS,
+    detail_line,
+    duration,
+    log_line,
+    progress,
+    showing_stages_only,
+)
 from videopipe.system.training_bar import TrainingBar
 
 
@@ -84,6 +91,20 @@ def test_only_the_first_process_prints(
         bar.advance()
     log_line("anything")
     assert capsys.readouterr().err == ""
+
+
+def test_stages_only_leaves_out_details_and_lines_of_progress(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with showing_stages_only():
+        detail_line("a detail")
+        log_line("a result")
+        with progress("decoding", total=2) as bar:
+            clock[0] += 60
+            bar.advance()
+    assert capsys.readouterr().err == "a result\n"
+    detail_line("a detail")
+    assert capsys.readouterr().err == "a detail\n"
 
 
 class Terminal(io.StringIO):

@@ -91,14 +91,14 @@ def main(args: argparse.Namespace) -> int:
 
 def write_page(folder: Path, *, anew: bool = True) -> Path | None:
     """Write the report of the run; a failure is reported and is no error."""
-    from videopipe.system.progress import log_line
+    from videopipe.system.progress import detail_line, log_line
 
     page = folder / "report" / "report.html"
     if page.is_file() and not anew:
         return page
     from videopipe.report.write import DAMAGE, write_report
 
-    log_line("writing the report")
+    detail_line("writing the report")
     try:
         return write_report(folder)
     except DAMAGE as error:
