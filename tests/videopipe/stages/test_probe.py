@@ -201,7 +201,7 @@ def reversed_pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for split, count in (("train", 40), ("val", 10), ("test", 16)):
         for number in range(count):
             random = np.random.default_rng([number, count])
-            scene = replace(draw_scene(random, 32), log_size=random.uniform(0, 0.3), speed=1.2)
+            scene = replace(draw_scene(random, 32), log_size=random.uniform(0.36, 0.55), speed=0.77)
             frames = list(frames_of(scene, "grow", num_frames=8, frame_rate=8.0))
             for label, ordered in (("grow", frames), ("shrink", frames[::-1])):
                 path = root / "videos" / split / label / f"{number:03}.mp4"
