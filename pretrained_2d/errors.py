@@ -1,5 +1,8 @@
 """Errors of this package, with one base class; each is shown to users as one message."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class PretrainedError(ValueError):
     """A problem that a user can fix: a wrong file, name or setting."""
@@ -15,3 +18,9 @@ class ImageDataError(PretrainedError):
 
 class TrainingError(PretrainedError):
     """Training cannot continue: the loss is not finite, or a batch does not fit in memory."""
+
+
+def did_you_mean(name: str, known: Iterable[str], *, most: int = 1, cutoff: float = 0.4) -> str:
+    """` (did you mean 'x' or 'y'?)` with the known names nearest to `name`; empty without any."""
+    near = get_close_matches(name, list(known), most, cutoff)
+    return f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from typing import Any
 
 from torch import nn
 
-from pretrained_2d.errors import PretrainedError
+from pretrained_2d.errors import PretrainedError, did_you_mean
 from pretrained_2d.networks.convnext import ConvNeXt, ConvNeXtConfig
 from pretrained_2d.networks.inception import Inception, InceptionConfig
 from pretrained_2d.networks.isotropic import Isotropic, IsotropicConfig
@@ -63,20 +62,18 @@ def build(architecture: str, **options: Any) -> nn.Module:
     if name and library in LIBRARIES:
         return LIBRARIES[library](name, **options)
     if architecture not in BACKBONES:
-        near = get_close_matches(architecture, BACKBONES, 1, 0.4)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
         raise PretrainedError(
-            f"there is no architecture {architecture!r}{hint}; there are {', '.join(BACKBONES)}, "
-            "timm/<name>, torchvision/<name> and transformers/<name>"
+            f"there is no architecture {architecture!r}{did_you_mean(architecture, BACKBONES)}; "
+            f"there are {', '.join(BACKBONES)}, timm/<name>, torchvision/<name> and "
+            "transformers/<name>"
         )
     backbone = BACKBONES[architecture]
     known = [field.name for field in fields(backbone.config)]
     for option in options:
         if option not in known:
-            near = get_close_matches(option, known, 1, 0.4)
-            hint = f" (did you mean {near[0]!r}?)" if near else ""
             raise PretrainedError(
-                f"{architecture} has no option {option!r}{hint}; it takes {', '.join(known)}"
+                f"{architecture} has no option {option!r}{did_you_mean(option, known)}; it takes "
+                f"{', '.join(known)}"
             )
     ndim = options.get("ndim", backbone.fixed.get("ndim", 2))
     if ndim not in backbone.ndims:

@@ -3,13 +3,12 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from torch import nn
 from torch.optim import AdamW, Optimizer
 
-from pretrained_2d.errors import TrainingError
+from pretrained_2d.errors import TrainingError, did_you_mean
 from pretrained_2d.training.recipe import Recipe
 from s4nd import state_space_parameters
 
@@ -91,8 +90,7 @@ def build_optimizer(groups: Sequence[ParameterGroup], recipe: Recipe) -> Optimiz
 
     names = [str(name) for name in list_optimizers()]
     if recipe.optimiser not in names:
-        near = get_close_matches(recipe.optimiser, names, 3)
-        hint = f" (did you mean {', '.join(near)}?)" if near else ""
+        hint = did_you_mean(recipe.optimiser, names, most=3, cutoff=0.6)
         raise TrainingError(
             f"optimiser is {recipe.optimiser}, expected adamw or one of timm's{hint}; "
             "timm.optim.list_optimizers() lists them"

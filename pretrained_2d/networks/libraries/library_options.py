@@ -9,10 +9,9 @@ the library.
 import math
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any
 
-from pretrained_2d.errors import PretrainedError
+from pretrained_2d.errors import PretrainedError, did_you_mean
 
 OUR_NAMES = frozenset({"num_classes", "ndim", "head_dropout", "image_size"})
 # Added to the variance by layer norms: all of them, or the one before the head.
@@ -68,17 +67,16 @@ def check_library_options(architecture: str, options: Mapping[str, Any]) -> None
     allowed = ALLOWED[library]
     for option, value in options.items():
         if option not in allowed:
-            near = get_close_matches(str(option), allowed, 3, 0.6)
-            hint = f"; near it: {', '.join(near)}" if near else ""
+            hint = did_you_mean(str(option), allowed, most=3, cutoff=0.6)
             raise PretrainedError(
                 f"{architecture} does not take the option {option!r} from a file or a command{hint}"
-                " (options of shape and regularisation are taken, such as num_classes, image_size,"
-                " depth and drop_path; none that opens a file or downloads)"
+                "; options of shape and regularisation are taken, such as num_classes, image_size, "
+                "depth and drop_path, and none that opens a file or downloads"
             )
         if not _is_plain(value, depth=2):
             raise PretrainedError(
                 f"{architecture}: option {option!r} is {value!r}; expected a number, true, false, "
-                "a word of letters, digits, '_', '+' and '-', or a list of them"
+                "a name of letters, digits, '_', '+' and '-', or a list of them"
             )
 
 

@@ -4,12 +4,11 @@ Nothing is ever downloaded: weights come from checkpoints.
 """
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from torch import Tensor, nn
 
-from pretrained_2d.errors import PretrainedError
+from pretrained_2d.errors import PretrainedError, did_you_mean
 from pretrained_2d.networks.layers.mixers import Rate
 from pretrained_2d.networks.libraries.classifying_layers import (
     classifying_layers,
@@ -136,6 +135,5 @@ def _translate(
 
 
 def _unknown(library: str, name: str, names: Sequence[str]) -> PretrainedError:
-    near = [f"{library}/{match}" for match in get_close_matches(name, names, 4, 0.5)]
-    hint = f"; near it: {', '.join(near)}" if near else ""
+    hint = did_you_mean(name, names, most=4, cutoff=0.5)
     return PretrainedError(f"{library} has no classifier named {name!r}{hint}")

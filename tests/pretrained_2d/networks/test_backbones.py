@@ -156,8 +156,8 @@ def test_one_rate_for_each_axis_reaches_s4nd() -> None:
     ("architecture", "options", "message"),
     [
         ("convnext_tinny", {}, "did you mean 'convnext_tiny'"),
-        ("timm/resnet19", {}, "near it: timm/resnet18"),
-        ("torchvision/mc3_19", {}, "near it: torchvision/mc3_18"),
+        ("timm/resnet19", {}, "did you mean 'resnet18'"),
+        ("torchvision/mc3_19", {}, "did you mean 'mc3_18'"),
         ("torchvision/fasterrcnn_resnet50_fpn", {}, "no classifier named"),
         ("convnext_tiny", {"mixr": "s4nd"}, "no option 'mixr' .did you mean 'mixer'"),
         ("convnext_tiny", {"mixer": "attention"}, "takes conv, separable or s4nd"),

@@ -1,8 +1,9 @@
 """A document without types: scalars, lists and mappings, each with its position."""
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+
+from pretrained_2d.errors import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,5 @@ def with_defaults(node: Node, defaults: Node | None) -> Node:
 def nearest(word: str, choices: Iterable[str]) -> str:
     """` (did you mean 'x'?)`, or the choices when none is near, or nothing when there are none."""
     choices = list(choices)
-    near = difflib.get_close_matches(word.lower(), choices, n=1, cutoff=0.6)
-    if near:
-        return f" (did you mean '{near[0]}'?)"
-    return f" (there are: {', '.join(choices)})" if choices else ""
+    others = f" (there are: {', '.join(choices)})" if choices else ""
+    return did_you_mean(word.lower(), choices, cutoff=0.6) or others

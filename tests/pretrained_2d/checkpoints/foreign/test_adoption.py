@@ -148,7 +148,7 @@ def test_networks_of_the_public_code_are_adopted_like_others(
         ({"image_size": 0}, "image_size is 0"),
         ({"labels": ("a", "b")}, "distinguishes 3 classes, but 2 are asked for"),
         ({"num_frames": 8}, "is a network of images"),
-        ({"architecture": "timm/test_resnett"}, "near it: timm/test_resnet"),
+        ({"architecture": "timm/test_resnett"}, "did you mean 'test_resnet'"),
         ({"entry": "ema"}, "no entry 'ema'"),
     ],
 )
