@@ -96,6 +96,14 @@ def check_name(path: Path) -> None:
         )
 
 
+def check_begins(path: Path, seconds: float, end_seconds: float) -> None:
+    """Refuse a clip that begins after the end; one that only ends there repeats the last frame."""
+    if seconds > end_seconds + END_TOLERANCE_SECONDS:
+        raise EndOfVideoError(
+            path, f"frames after {seconds:.2f} s were requested; it ends at {end_seconds:.2f} s"
+        )
+
+
 def check_clip_size(path: Path, num_frames: int, height: int, width: int) -> None:
     """Refuse clips of implausible size before memory is allocated."""
     if num_frames * height * width * 3 > LARGEST_CLIP_BYTES:

@@ -19,11 +19,10 @@ from torch import Tensor
 from videopipe.errors import DecodeError
 from videopipe.system.pool_worker import heartbeat
 from videopipe.video.decoder import (
-    END_TOLERANCE_SECONDS,
     TOLERANCE_SECONDS,
-    EndOfVideoError,
     NoVideoError,
     VideoInfo,
+    check_begins,
     check_clip_size,
 )
 from videopipe.video.picture import scaled_size, shrink
@@ -121,13 +120,7 @@ class FrameFolderDecoder:
 
     def frames_at(self, times_seconds: Sequence[float]) -> Tensor:
         check_clip_size(self.path, len(times_seconds), *self._size)
-        end_seconds = self._count / self._rate
-        if min(times_seconds) > end_seconds + END_TOLERANCE_SECONDS:
-            raise EndOfVideoError(
-                self.path,
-                f"frames after {min(times_seconds):.2f} s were requested; "
-                f"it ends at {end_seconds:.2f} s",
-            )
+        check_begins(self.path, min(times_seconds), self._count / self._rate)
         numbers = [self._number_at(time) for time in times_seconds]
         frames = {number: self._scaled(number) for number in sorted(set(numbers))}
         return torch.stack([frames[number] for number in numbers])

@@ -11,11 +11,10 @@ from torch import Tensor
 
 from videopipe.video.backends.timeline import read_timeline
 from videopipe.video.decoder import (
-    END_TOLERANCE_SECONDS,
     TOLERANCE_SECONDS,
     BackendUnavailableError,
-    EndOfVideoError,
     VideoInfo,
+    check_begins,
     check_clip_size,
     check_name,
 )
@@ -72,13 +71,7 @@ class FrameNumberDecoder:
         info = self.info
         check_clip_size(self.path, len(times_seconds), info.height, info.width)
         starts = self._timeline.times_seconds
-        end_seconds = max(info.duration_seconds, starts[-1])
-        if min(times_seconds) > end_seconds + END_TOLERANCE_SECONDS:
-            raise EndOfVideoError(
-                self.path,
-                f"frames after {min(times_seconds):.2f} s were requested; "
-                f"it ends at {end_seconds:.2f} s",
-            )
+        check_begins(self.path, min(times_seconds), max(info.duration_seconds, starts[-1]))
         numbers = [
             max(0, bisect.bisect_right(starts, time + TOLERANCE_SECONDS) - 1)
             for time in times_seconds

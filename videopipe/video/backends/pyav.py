@@ -17,10 +17,9 @@ from videopipe.system.pool_worker import heartbeat
 from videopipe.video.backends.pyav_cursor import FRAME_PERIODS, FrameCursor, TimedFrame
 from videopipe.video.backends.pyav_stream import PyavStream
 from videopipe.video.decoder import (
-    END_TOLERANCE_SECONDS,
     TOLERANCE_SECONDS,
-    EndOfVideoError,
     VideoInfo,
+    check_begins,
     check_clip_size,
 )
 from videopipe.video.picture import Pixels, rows_of, scaled_size, turns_and_mirror, upright
@@ -131,7 +130,7 @@ class PyavDecoder:
             timed = self.cursor.go_to(seconds)
             if self.cursor.at_end:
                 if previous is None:
-                    self._check_begins(seconds)
+                    check_begins(self.path, seconds, self.cursor.end_seconds)
             elif (
                 skip
                 and seconds - timed.seconds
@@ -144,15 +143,6 @@ class PyavDecoder:
                 frames[position] = self._picture(timed.frame)
             previous = timed.frame, position
         return True
-
-    def _check_begins(self, seconds: float) -> None:
-        """Refuse a clip that begins after the end; one that only ends there repeats the frame."""
-        end_seconds = self.cursor.end_seconds
-        if seconds > end_seconds + END_TOLERANCE_SECONDS:
-            raise EndOfVideoError(
-                self.path,
-                f"frames after {seconds:.2f} s were requested; it ends at {end_seconds:.2f} s",
-            )
 
     def _picture(self, frame: Any) -> Pixels:
         """(height, width, channels); valid until the decoder is used again."""

@@ -11,11 +11,10 @@ from videopipe.errors import DecodeError, first_line
 from videopipe.video.backends.pyav import PyavDecoder
 from videopipe.video.backends.pyav_stream import PyavStream
 from videopipe.video.decoder import (
-    END_TOLERANCE_SECONDS,
     TOLERANCE_SECONDS,
     BackendUnavailableError,
-    EndOfVideoError,
     VideoInfo,
+    check_begins,
     check_clip_size,
     check_name,
 )
@@ -65,12 +64,7 @@ class TorchcodecDecoder:
     def frames_at(self, times_seconds: Sequence[float]) -> Tensor:
         info = self.info
         check_clip_size(self.path, len(times_seconds), info.height, info.width)
-        if min(times_seconds) > info.duration_seconds + END_TOLERANCE_SECONDS:
-            raise EndOfVideoError(
-                self.path,
-                f"frames after {min(times_seconds):.2f} s were requested; "
-                f"it ends at {info.duration_seconds:.2f} s",
-            )
+        check_begins(self.path, min(times_seconds), info.duration_seconds)
         if self._in_order and max(times_seconds) > info.duration_seconds - 3 / self._frame_rate:
             return self._by_pyav(times_seconds)
         shifted = [

@@ -180,7 +180,7 @@ def explain(error: BaseException) -> tuple[bool, str]:
     """Whether another attempt may succeed, and the reason in words.
 
     The HTTP driver reports every failure of its first request as a missing file; the cause is
-    the error behind it. That of the driver for memory is a KeyError.
+    its cause. That of the driver for memory is a KeyError.
     """
     behind = error.__cause__ if isinstance(error, FileNotFoundError) else None
     response = getattr(behind or error, "response", None)
