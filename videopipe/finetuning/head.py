@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from pretrained_2d.checkpoints.card import ModelCard
-from pretrained_2d.checkpoints.fitting import load_tensors
 from pretrained_2d.randomness import seeded
-from videopipe.models import build_any, num_outputs
+from videopipe.inflation.new_head import with_new_head
+from videopipe.models import num_outputs
 
 
 def with_head_for(
@@ -22,19 +22,10 @@ def with_head_for(
     labels = tuple(labels)
     if card.labels == labels or (card.labels is None and num_outputs(model) == len(labels)):
         return model, replace(card, labels=labels), False
-    options = {**card.options, "num_classes": len(labels)}
-    if card.architecture.startswith("transformers/") and num_outputs(model) == 0:
-        options["pooled_head"] = True
-    card = replace(card, labels=labels, options=options)
     with seeded("head", seed):
-        fresh = build_any(card)
+        fresh, card, _ = with_new_head(model, card, len(labels))
         _start_small(fresh.head)
-    head = head_parameters(fresh)
-    state = fresh.state_dict()
-    old = model.state_dict()
-    kept = {n: old[n] for n in state if n not in head and old[n].shape == state[n].shape}
-    load_tensors(fresh, {**state, **kept})
-    return fresh.eval(), card, True
+    return fresh, replace(card, labels=labels), True
 
 
 @torch.no_grad()

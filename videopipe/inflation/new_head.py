@@ -1,10 +1,13 @@
-"""The same 2D network with a classifying layer for other classes."""
+"""The same network with a classifying layer for other classes."""
+
+from dataclasses import replace
 
 from torch import nn
 
 from pretrained_2d.checkpoints.card import ModelCard
-from pretrained_2d.networks.backbones import build
-from videopipe.inflation.options import InflationError
+from pretrained_2d.checkpoints.fitting import load_tensors
+from videopipe.inflation.planning.classifying_head import check_num_classes
+from videopipe.models import build_any, num_outputs
 
 
 def with_new_head(
@@ -14,28 +17,21 @@ def with_new_head(
 
     The builder makes the head, including its other parts (a second head, a bias).
     """
-    if num_classes < 1:
-        raise InflationError(f"num_classes must be at least 1, got {num_classes}")
+    check_num_classes(num_classes)
     options = {**card.options, "num_classes": num_classes}
-    fresh = build(card.architecture, **options)
-    old = network.state_dict()
+    if card.architecture.startswith("transformers/") and num_outputs(network) == 0:
+        options["pooled_head"] = True
+    card = replace(card, options=options, labels=None, multi_label=False)
+    fresh = build_any(card)
+    old, state = network.state_dict(), fresh.state_dict()
     of_head = _names_of_head(fresh)
-    new_names = set()
-    state = fresh.state_dict()
-    for name, tensor in state.items():
-        if name in of_head or name not in old or old[name].shape != tensor.shape:
-            new_names.add(name)
-        else:
-            state[name] = old[name]
-    fresh.load_state_dict(state)
-    card = ModelCard(
-        architecture=card.architecture,
-        options=options,
-        ndim=card.ndim,
-        preprocessing=card.preprocessing,
-        provenance=card.provenance,
-    )
-    return fresh.eval(), card, frozenset(new_names)
+    kept = {
+        name: old[name]
+        for name, tensor in state.items()
+        if name not in of_head and name in old and old[name].shape == tensor.shape
+    }
+    load_tensors(fresh, {**state, **kept})
+    return fresh.eval(), card, frozenset(state.keys() - kept.keys())
 
 
 def _names_of_head(network: nn.Module) -> set[str]:

@@ -14,12 +14,13 @@ from torch.func import functional_call
 
 from videopipe.inflation.mixing.folding.folded_batch import FoldedBatch, shifted
 from videopipe.inflation.mixing.folding.stream_states import finite_response
+from videopipe.inflation.mixing.time_mixed import AroundLayer
 from videopipe.inflation.options import Padding
 
 Scale = Literal["length", "none"]
 
 
-class FoldedConv3d(nn.Module):
+class FoldedConv3d(AroundLayer):
     """A 2D convolution whose weight has gained a time axis: (out, in, time, height, width).
 
     (Last where the 2D weight is a bank of another shape.) `divisor` divides the output: it is 1
@@ -54,18 +55,11 @@ class FoldedConv3d(nn.Module):
         )
         self.bias = take_bias(spatial)
         spatial.register_parameter("weight", None)
-        self.spatial = spatial
+        self.spatial = spatial  # last: names of its attributes cannot be assigned after it
         self.batch = batch
         self.divisor = length if divides and not in_weights else 1
         self.padding: Padding = padding
         self.reduction = reduction
-
-    def __getattr__(self, name: str) -> Any:
-        """Attributes of the convolution, such as its stride, which networks read."""
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            return getattr(super().__getattr__("spatial"), name)
 
     def forward(self, folded: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """(clips × steps × parts, channels, height, width) -> the convolution's output, folded."""

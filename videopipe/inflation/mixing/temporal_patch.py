@@ -1,7 +1,5 @@
 """Several frames as one step of time, by the network's first layer."""
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -12,9 +10,10 @@ from videopipe.inflation.mixing.kernel3d import (
     is_linear_in_weight,
     take_bias,
 )
+from videopipe.inflation.mixing.time_mixed import AroundLayer
 
 
-class PatchConv(nn.Module):
+class PatchConv(AroundLayer):
     """The first convolution with a kernel and stride of `patch` frames: (out, in, patch, h, w).
 
     Along time kernel and stride are equal, so it is a 2D convolution over `patch` times as many
@@ -33,15 +32,8 @@ class PatchConv(nn.Module):
         )
         self.bias = take_bias(spatial)
         spatial.register_parameter("weight", None)
-        self.spatial = spatial
+        self.spatial = spatial  # last: names of its attributes cannot be assigned after it
         self.divisor = 1 if in_weights else patch
-
-    def __getattr__(self, name: str) -> Any:
-        """Attributes of the convolution, such as its stride, which networks read."""
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            return getattr(super().__getattr__("spatial"), name)
 
     def forward(self, folded: Tensor) -> Tensor:
         """(clips × steps, channels × patch, h, w) -> (clips × steps, out, …)."""

@@ -23,20 +23,26 @@ class TimePooling(nn.Module):
         return paired.mean(2).reshape(-1, *folded.shape[1:])
 
 
-class TimeMixed(nn.Module):
+class AroundLayer(nn.Module):
+    """Replaces the 2D layer `spatial` in a network that reads attributes of its layers."""
+
+    spatial: nn.Module
+
+    def __getattr__(self, name: str) -> Any:
+        """An attribute of this module, else one of the 2D layer, such as its stride."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("spatial"), name)
+
+
+class TimeMixed(AroundLayer):
     """A 2D layer, then time: `spatial` frame by frame, `time` over the frames of its output."""
 
     def __init__(self, spatial: nn.Module, time: nn.Module) -> None:
         super().__init__()
         self.spatial = spatial
         self.time = time
-
-    def __getattr__(self, name: str) -> Any:
-        """Other attributes, such as a stride, which networks read from their layers."""
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            return getattr(super().__getattr__("spatial"), name)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What `spatial` gives, mixed along time; of several outputs the first."""
