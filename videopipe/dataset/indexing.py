@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from videopipe.dataset.inspection import Depth, inspect_records, with_file_facts
-from videopipe.dataset.layouts.recognise import Division, Layout, find_dataset
+from videopipe.dataset.layouts.division import Division, Layout
+from videopipe.dataset.layouts.recognise import find_dataset
 from videopipe.dataset.manifest import (
     RECORDS_FILE,
     Manifest,

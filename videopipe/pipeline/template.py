@@ -10,6 +10,7 @@ from statistics import median
 
 from pretrained_2d.checkpoints.card import ModelCard
 from pretrained_2d.checkpoints.folder import WEIGHTS, read_card
+from videopipe.dataset.layouts.division import Division
 from videopipe.errors import DataError
 
 NUM_INSPECTED = 24  # videos whose length is read, to choose a clip length
@@ -44,7 +45,7 @@ class DatasetSummary:
 def inspect_dataset(data: Path) -> DatasetSummary:
     """Recognise the layout and read the length of some videos, in processes with a timeout."""
     from videopipe.dataset.inspection import inspect_records
-    from videopipe.dataset.layouts.recognise import Division, find_dataset
+    from videopipe.dataset.layouts.recognise import find_dataset
 
     manifest = find_dataset(data, division=Division(validation="none"))
     if len(manifest.labels) < 2:

@@ -5,14 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pretrained_2d.setting import setting
+from videopipe.dataset.layouts.division import Division, Layout, Validation
 from videopipe.pipeline.stage import Failure, Input, Inputs, Kind, Result, Stage, Summary
 
 if TYPE_CHECKING:
     from videopipe.dataset.manifest import Manifest
-
-Layout = Literal[
-    "auto", "hmdb51", "ucf101", "lists", "split_folders", "class_folders", "loose_videos"
-]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +25,7 @@ class DecodeConfig:
         unit="frames per second", added=True,
     )  # fmt: skip
     split: int = setting(1, "official split of HMDB-51 or UCF-101: 1, 2 or 3")
-    validation: Literal["carve", "paper", "none"] = setting(
+    validation: Validation = setting(
         "carve",
         "carve: part of the training videos, whole recordings at a time; "
         "paper: the test split, as the authors did; none: no validation split",
@@ -69,7 +66,6 @@ def run(config: DecodeConfig, inputs: Inputs, out: Path) -> Summary:
     """Write manifest.jsonl and dataset.json, and frames/ with `cache: frames`."""
     from videopipe.dataset.frame_cache import cache_frames
     from videopipe.dataset.indexing import PROGRESS_FILE, Inspection, index_dataset
-    from videopipe.dataset.layouts.recognise import Division
     from videopipe.dataset.manifest import write_manifest
     from videopipe.system.progress import detail_line, log_line
 

@@ -10,7 +10,7 @@ import pytest
 from videopipe.dataset import indexing
 from videopipe.dataset.health import count_kinds, health_findings, num_lost
 from videopipe.dataset.indexing import Inspection, index_dataset
-from videopipe.dataset.layouts.recognise import Division
+from videopipe.dataset.layouts.division import Division
 from videopipe.dataset.manifest import Manifest, VideoRecord, read_manifest, write_manifest
 from videopipe.errors import DataError
 

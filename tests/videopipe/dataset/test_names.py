@@ -14,7 +14,8 @@ from videopipe.cli import main
 from videopipe.dataset.clips.training_clips import ClipDataset
 from videopipe.dataset.frame_cache import cache_frames
 from videopipe.dataset.indexing import Inspection, index_dataset
-from videopipe.dataset.layouts.recognise import Division, find_dataset
+from videopipe.dataset.layouts.division import Division
+from videopipe.dataset.layouts.recognise import find_dataset
 from videopipe.dataset.manifest import read_manifest, write_manifest
 
 CLASS, NAME = b"caf\xe9 \xff", b"clip \xe9\xe8 100%d.mp4"

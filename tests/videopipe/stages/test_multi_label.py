@@ -10,7 +10,8 @@ import pytest
 
 from pretrained_2d.checkpoints.folder import read_card
 from videopipe.cli import main
-from videopipe.dataset.layouts.recognise import Division, find_dataset
+from videopipe.dataset.layouts.division import Division
+from videopipe.dataset.layouts.recognise import find_dataset
 from videopipe.dataset.manifest import read_manifest, write_manifest
 from videopipe.errors import DataError
 from videopipe.scoring.scores import ClipAverage, ClipOutput

@@ -7,7 +7,7 @@ from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from videopipe.commands.arguments import check_out_folder, settings_of
-from videopipe.errors import ConfigError, VideopipeError
+from videopipe.errors import ConfigError
 from videopipe.inflation.options import InflationOptions
 
 SUMMARY = "inflate a 2D checkpoint along time by any of eight methods, tested on still videos"
@@ -46,11 +46,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Inflate, write the folder, and print the summary."""
+    from pretrained_2d.checkpoints.foreign.labels import read_labels
+
     try:
         options = settings_of(InflationOptions, args)
     except ValueError as error:
         raise ConfigError([str(error)]) from error
-    labels = None if args.labels is None else _labels(args.labels)
+    labels = None if args.labels is None else read_labels(args.labels)
     check_out_folder(args.out, args.checkpoint, overwrite=args.overwrite)
     from videopipe.inflation.operation import inflate_checkpoint
 
@@ -67,18 +69,6 @@ def main(args: argparse.Namespace) -> int:
     print(report.summary())
     print(f"written: {args.out} (every layer in {args.out / 'inflation.md'})")
     return 0
-
-
-def _labels(text: str) -> tuple[str, ...]:
-    """Lines of a file, or names between commas."""
-    path = Path(text)
-    if path.is_file():
-        lines = path.read_text(encoding="utf-8").splitlines()
-    elif "," in text:
-        lines = text.split(",")
-    else:
-        raise VideopipeError(f"--labels {text}: no such file, and no list like walk,run,jump")
-    return tuple(line.strip() for line in lines if line.strip())
 
 
 def _add_option(parser: argparse.ArgumentParser, field: "Field[Any]", hint: Any) -> None:

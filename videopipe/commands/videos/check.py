@@ -4,9 +4,10 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
-from videopipe.commands.arguments import add_old_name
+from videopipe.commands.arguments import add_layout_arguments, add_old_name
+from videopipe.dataset.layouts.division import Division, Validation
 
 if TYPE_CHECKING:
     from videopipe.dataset.clips.notation import FrameNotation
@@ -36,16 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     depth = parser.add_mutually_exclusive_group()
     depth.add_argument("--full", action="store_true", help="decode every frame")
     depth.add_argument("--header", action="store_true", help="decode the first frame only")
-    parser.add_argument(
-        "--layout", default="auto", help="layout of the data (default: recognise it)"
-    )
-    parser.add_argument(
-        "--official-split", type=int, default=1, choices=(1, 2, 3), metavar="N",
-        help="official split of HMDB-51 or UCF-101 (default: 1)",
-    )  # fmt: skip
+    add_layout_arguments(parser)
     add_old_name(parser, "--split", "--official-split")
     parser.add_argument(
-        "--validation", default="carve", choices=("carve", "paper", "none"),
+        "--validation", default="carve", choices=get_args(Validation),
         help="validation videos for a data set without a validation split",
     )  # fmt: skip
     parser.add_argument(
@@ -78,12 +73,9 @@ def main(args: argparse.Namespace) -> int:
     from videopipe.dataset.clips.notation import describe_sampling, typical_rate
     from videopipe.dataset.health import health_findings, num_lost
     from videopipe.dataset.indexing import Inspection, index_dataset
-    from videopipe.dataset.layouts.recognise import LAYOUTS, Division
     from videopipe.dataset.manifest import write_manifest
     from videopipe.errors import DataError
 
-    if args.layout not in ("auto", *LAYOUTS):
-        raise DataError(f"unknown layout {args.layout!r}; known: auto, {', '.join(LAYOUTS)}")
     if args.table is not None and args.table.suffix not in (".csv", ".jsonl"):
         raise DataError(f"--table {args.table}: expected a name ending in .csv or .jsonl")
     if args.workers < 1 or args.timeout_seconds <= 0:

@@ -4,8 +4,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from videopipe.commands.arguments import name_option, settings_of
+from videopipe.commands.arguments import add_layout_arguments, name_option, settings_of
 from videopipe.commands.videos.predict import add_execution, add_sampling
+from videopipe.dataset.layouts.division import Division
 
 if TYPE_CHECKING:
     from videopipe.dataset.manifest import Manifest, VideoRecord
@@ -21,7 +22,7 @@ EXAMPLES = """  videopipe evaluate MODEL hmdb51 --out evaluation
 DATA is a folder of videos in any layout that `videopipe check` recognises, a list, or the folder
 of a manifest. --split all takes every labelled video. OUT gets metrics.json, scores.parquet,
 table.txt and report/report.html. The same command resumes an evaluation that was interrupted, and
-tries videos again that could not be read.
+retries the videos that could not be read.
 """
 RECORD = "evaluation.json"  # identifies the evaluation in --out
 
@@ -35,9 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--overwrite", action="store_true", help="replace another evaluation in --out")
     add("--split", choices=("test", "val", "train", "all"), default="test",
         help="videos to score (default: test)")  # fmt: skip
-    add("--layout", default="auto", help="layout of the data (default: recognise it)")
-    add("--official-split", type=int, choices=(1, 2, 3), default=1, metavar="N",
-        help="official split of HMDB-51 or UCF-101 (default: 1)")  # fmt: skip
+    add_layout_arguments(parser)
     add("--max-failed", type=float, default=0.05, metavar="FRACTION",
         help="exit 1 when more than this fraction of the videos has no scores (default: 0.05)",
     )  # fmt: skip
@@ -124,12 +123,10 @@ def _settings(args: argparse.Namespace) -> "tuple[Scoring, Execution]":
 
 def _videos(args: argparse.Namespace) -> "tuple[Manifest, list[VideoRecord]]":
     """The data set and the videos of the split."""
-    from videopipe.dataset.layouts.recognise import LAYOUTS, Division, find_dataset
+    from videopipe.dataset.layouts.recognise import find_dataset
     from videopipe.errors import DataError
     from videopipe.finetuning.validation_split import labelled, videos_of
 
-    if args.layout not in ("auto", *LAYOUTS):
-        raise DataError(f"unknown layout {args.layout!r}; known: auto, {', '.join(LAYOUTS)}")
     division = Division(split=args.official_split, validation="none")
     manifest = find_dataset(args.data, args.layout, division, args.frame_rate)
     if args.split == "all":

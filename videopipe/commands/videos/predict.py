@@ -95,7 +95,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     add("--overwrite", action="store_true", help="replace a table of another model or settings")
     add(
         "--retry-failed", action="store_true",
-        help="try videos again that have no result yet (timeout, missing disk)",
+        help="retry the videos that have no result yet (timeout, missing disk)",
     )  # fmt: skip
     add("--limit", type=int, metavar="N", help="only the first N videos")
     add("--strict", action="store_true", help="exit 1 when a video is not ok")

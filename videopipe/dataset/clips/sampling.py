@@ -51,11 +51,6 @@ def random_clip(duration_seconds: float, clip_seconds: float, fraction: float) -
     return Clip(start, start + clip_seconds)
 
 
-def center_clip(duration_seconds: float, clip_seconds: float) -> Clip:
-    """The clip in the middle of the video: 10 s, clips of 2 s -> 4 to 6 s."""
-    return random_clip(duration_seconds, clip_seconds, 0.5)
-
-
 def sliding_windows(
     duration_seconds: float, window_seconds: float, stride_seconds: float
 ) -> list[Clip]:
@@ -91,13 +86,13 @@ def adjacent_windows(duration_seconds: float, window_seconds: float) -> list[Cli
 def dense_clips(duration_seconds: float, clip_seconds: float, num_clips: int) -> list[Clip]:
     """`num_clips` clips spread evenly from the first possible start to the last, overlapping.
 
-    10 s, clips of 2 s, 3 of them -> 0–2, 4–6, 8–10.
+    10 s, clips of 2 s, 3 of them -> 0–2, 4–6, 8–10; one of them -> 4–6.
     """
     _check(duration_seconds, clip_seconds)
     if num_clips < 1:
         raise ValueError(f"num_clips must be at least 1, got {num_clips}")
     if num_clips == 1:
-        return [center_clip(duration_seconds, clip_seconds)]
+        return [random_clip(duration_seconds, clip_seconds, 0.5)]
     step = 1 / (num_clips - 1)
     return [random_clip(duration_seconds, clip_seconds, i * step) for i in range(num_clips)]
 

@@ -1,15 +1,15 @@
 """Recognise the layout of a data set and list its videos."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 from videopipe.dataset.layouts.class_folders import (
     find_class_folders,
     find_loose_videos,
     find_split_folders,
 )
+from videopipe.dataset.layouts.division import Division, Layout
 from videopipe.dataset.layouts.hmdb51 import find_hmdb51, find_ucf101
 from videopipe.dataset.layouts.listing import DatasetListing, Item, is_video, subfolders
 from videopipe.dataset.layouts.lists import find_lists
@@ -17,11 +17,6 @@ from videopipe.dataset.layouts.splits import carve_validation, fold_of_groups
 from videopipe.dataset.manifest import RECORDS_FILE, Manifest, VideoRecord, read_manifest
 from videopipe.errors import DataError
 from videopipe.video.frame_folder import CODEC
-
-Layout = Literal[
-    "auto", "hmdb51", "ucf101", "lists", "split_folders", "class_folders", "loose_videos"
-]
-Validation = Literal["carve", "paper", "none"]
 
 # In the order in which `auto` tries them, the most specific first.
 LAYOUTS: dict[str, Callable[[Path, int], DatasetListing | None]] = {
@@ -33,24 +28,6 @@ LAYOUTS: dict[str, Callable[[Path, int], DatasetListing | None]] = {
     "loose_videos": lambda root, _: find_loose_videos(root),
 }
 WRAPPERS = ("videos", "data", "clips")  # names of a folder around the data set
-
-
-@dataclass(frozen=True, kw_only=True)
-class Division:
-    """How a data set without splits of its own is split.
-
-    `validation`, for a data set without a validation split: "carve" takes part of the training
-    videos, whole recordings at a time; "paper" uses the test split, as the authors of the paper
-    did; "none" makes no validation split. `num_folds` divides a data set without splits into as
-    many test sets, by recording or person.
-    """
-
-    split: int = 1
-    validation: Validation = "carve"
-    val_fraction: float = 0.1
-    num_folds: int | None = None
-    fold: int = 0
-    seed: int = 0
 
 
 def find_dataset(

@@ -40,7 +40,7 @@ def carve_validation(items: Sequence[Item], fraction: float, seed: int) -> list[
 
 
 def _classes(item: Item) -> tuple[str | None, ...]:
-    """Its classes; videos without any are divided like a class of their own."""
+    """Its classes; videos without any are divided as one further class."""
     return item.classes or (None,)
 
 

@@ -56,7 +56,7 @@ def test_options_reach_the_network(backbone: str, tmp_path: Path) -> None:
         (["--length", "0"], 2, "length must be above 0 steps of time, got 0"),
         (["--temporal-patch", "9"], 2, "num_frames (4) must be at least temporal_patch (9)"),
         (["--layers", "no.such"], 1, "layers='no.such' matches no convolution or attention"),
-        (["--labels", "nofile"], 1, "--labels nofile: no such file"),
+        (["--labels", "nofile"], 1, "labels: 'nofile' is neither a file nor a list"),
         (["--num-classes", "0"], 1, "num_classes must be at least 1, got 0"),
     ],
 )

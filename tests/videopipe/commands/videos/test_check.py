@@ -58,5 +58,6 @@ def test_mistakes(tmp_path: Path, capsys) -> None:
     assert "no such file or folder" in capsys.readouterr().err
     assert main(["check", str(tmp_path), "--table", "x.xls"]) == 1
     assert "expected a name ending in .csv or .jsonl" in capsys.readouterr().err
-    assert main(["check", str(tmp_path), "--layout", "imagenet"]) == 1
-    assert "unknown layout 'imagenet'" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["check", str(tmp_path), "--layout", "imagenet"])
+    assert "invalid choice: 'imagenet'" in capsys.readouterr().err

@@ -124,7 +124,6 @@ def test_what_cannot_be_evaluated_is_explained(
     assert "Its 4 classes are left, right, up, down." in message
     assert "no video has a label" in error(data / "test" / "left", "--split", "all")
     assert "no such file or folder" in error(tmp_path / "nowhere")
-    assert "unknown layout 'x'" in error(data, "--layout", "x")
     assert "clips is 0; expected 1 or more" in error(data, "--clips", "0", code=2)
     assert "--max-failed is 2.0" in error(data, "--max-failed", "2", code=2)
     assert "config.json" in error(data, checkpoint=str(data))

@@ -10,7 +10,6 @@ from videopipe.dataset.clips.notation import FrameNotation, describe_sampling, p
 from videopipe.dataset.clips.sampling import (
     Clip,
     adjacent_windows,
-    center_clip,
     dense_clips,
     frame_times,
     random_clip,
@@ -33,7 +32,7 @@ def test_worked_examples() -> None:
     assert spans(sliding_windows(5, 2, 1)) == [(0, 2), (1, 3), (2, 4), (3, 5)]
     assert spans(dense_clips(10, 2, 3)) == [(0, 2), (4, 6), (8, 10)]
     assert [random_clip(10, 2, f).start_seconds for f in (0, 0.5, 1)] == [0, 4, 8]
-    assert center_clip(10, 2) == Clip(4, 6)
+    assert spans(dense_clips(10, 2, 1)) == [(4, 6)]
 
 
 def test_what_differs_by_rounding_is_the_same() -> None:

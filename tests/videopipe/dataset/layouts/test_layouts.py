@@ -4,11 +4,13 @@ import csv
 import json
 from collections import Counter
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from videopipe.dataset.layouts.division import Division, Layout
 from videopipe.dataset.layouts.hmdb51 import film_of
-from videopipe.dataset.layouts.recognise import Division, find_dataset
+from videopipe.dataset.layouts.recognise import LAYOUTS, find_dataset
 from videopipe.dataset.manifest import Manifest
 from videopipe.errors import DataError
 
@@ -33,6 +35,10 @@ def rows(manifest: Manifest) -> set[tuple[str, str | None, str | None]]:
 
 
 whole = Division(validation="none")
+
+
+def test_every_layout_can_be_named() -> None:
+    assert get_args(Layout) == ("auto", *LAYOUTS)
 
 
 @pytest.mark.parametrize("split", [1, 2, 3])

@@ -7,7 +7,8 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 
-from videopipe.dataset.layouts.recognise import Division, find_dataset
+from videopipe.dataset.layouts.division import Division
+from videopipe.dataset.layouts.recognise import find_dataset
 from videopipe.dataset.lists.video_lists import read_list
 from videopipe.dataset.lists.video_range import VideoRange
 from videopipe.errors import DataError
