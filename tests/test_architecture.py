@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "pretrained_2d.images": {"pretrained_2d", *IMAGES},
     "videopipe": {
         "pretrained_2d", *IMAGES, "videopipe.commands", "videopipe.inflation",
-        "videopipe.prediction", "videopipe.probing", "videopipe.system",
+        "videopipe.pipeline", "videopipe.prediction", "videopipe.probing", "videopipe.system",
     },
     "videopipe.system": {"pretrained_2d.training"},
     "videopipe.video": {"pretrained_2d", "videopipe.system"},

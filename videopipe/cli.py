@@ -19,19 +19,6 @@ from videopipe.commands.results import prune, report, runs
 from videopipe.commands.videos import bench, check, embed, evaluate, predict
 from videopipe.errors import ConfigError, VideopipeError
 
-# The packages on which results depend.
-VERSIONS = (
-    "torch",
-    "torchvision",
-    "timm",
-    "accelerate",
-    "numba",
-    "numpy",
-    "av",
-    "decord",
-    "torchcodec",
-)
-
 COMMANDS: dict[str, ModuleType] = {
     "init": init,
     "run": run,
@@ -165,18 +152,13 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 class _Version(argparse.Action):
-    """Prints the versions, which are looked up only when needed."""
+    """Prints the versions of videopipe and of the packages that results depend on."""
 
     def __call__(self, *_: object) -> None:
-        from importlib.metadata import PackageNotFoundError, version
+        from videopipe.pipeline.run_log import environment
 
-        print(f"videopipe {version('videopipe')}")
-        print(f"Python {platform.python_version()}, {platform.platform()}")
-        for package in VERSIONS:
-            try:
-                print(f"{package} {version(package)}")
-            except PackageNotFoundError:
-                print(f"{package} is not installed")
+        for name, value in environment().items():
+            print(f"{name} {value}")
         raise SystemExit(OK)
 
 

@@ -6,6 +6,9 @@ from typing import Literal
 from pretrained_2d.setting import setting
 from videopipe.finetuning.finetune_recipe import ClipAugmentation, FinetuneRecipe
 
+Protocol = Literal["validation", "paper", "last"]
+Freeze = Literal["nothing", "backbone", "space"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneConfig:
@@ -15,7 +18,7 @@ class FinetuneConfig:
     augmentation: ClipAugmentation = setting(
         default_factory=ClipAugmentation, help="of training clips"
     )
-    protocol: Literal["validation", "paper", "last"] = setting(
+    protocol: Protocol = setting(
         "validation",
         "which checkpoint is kept: the best on validation videos; the best on the test videos, as "
         "the authors did (accuracies are too high); or the last one, trained on val videos too",
@@ -28,7 +31,7 @@ class FinetuneConfig:
     )
     drop_path: float = setting(0.2, "stochastic depth of the last block")
     head_dropout: float = setting(0.2, "dropout before the classifier")
-    freeze: Literal["nothing", "backbone", "space"] = setting(
+    freeze: Freeze = setting(
         "nothing", "backbone: train only the head; space: train only the head and the time axis"
     )
     freeze_patterns: tuple[str, ...] = setting(

@@ -2,15 +2,14 @@
 
 from collections.abc import Callable, Collection, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
 
 from videopipe.errors import DataError
+from videopipe.finetuning.finetune_config import Freeze
 from videopipe.inflation.mixing.kernel3d import FoldedConv3d
-
-Freeze = Literal["nothing", "backbone", "space"]
 
 
 def layer_names(model: nn.Module, head: Collection[str]) -> list[str]:

@@ -2,12 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from videopipe.dataset.manifest import Manifest, VideoRecord
 from videopipe.errors import DataError
-
-Protocol = Literal["validation", "paper", "last"]
+from videopipe.finetuning.finetune_config import Protocol
 
 
 @dataclass(frozen=True)

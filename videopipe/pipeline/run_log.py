@@ -20,7 +20,10 @@ from videopipe.pipeline.fingerprint import as_json
 from videopipe.pipeline.jobs import Job, Pipeline
 from videopipe.pipeline.results import write_record
 
-PACKAGES = ("videopipe", "torch", "torchvision", "timm", "accelerate", "av", "numpy")
+PACKAGES = (
+    "videopipe", "torch", "torchvision", "timm", "accelerate", "numba", "numpy", "av", "decord",
+    "torchcodec",
+)  # fmt: skip
 
 
 class RunLog:
@@ -87,8 +90,8 @@ class RunLog:
 
 def environment() -> dict[str, str]:
     """Versions of the packages that results depend on; none of them is imported."""
-    found = {"python": platform.python_version(), "platform": platform.platform()}
+    found = {}
     for package in PACKAGES:
         with contextlib.suppress(PackageNotFoundError):
             found[package] = version(package)
-    return found
+    return found | {"python": platform.python_version(), "platform": platform.platform()}

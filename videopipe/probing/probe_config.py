@@ -5,6 +5,7 @@ from typing import Literal
 
 from pretrained_2d.setting import setting
 from pretrained_2d.training.recipe import Recipe
+from videopipe.finetuning.finetune_config import Protocol
 from videopipe.scoring.settings import Decoder, Execution, Precision
 
 HeadName = Literal["mean", "attentive", "conv", "s4nd"]
@@ -114,7 +115,7 @@ class ProbeConfig(HeadConfig):
     """Which head, and how it is trained."""
 
     recipe: ProbeRecipe = setting(default_factory=ProbeRecipe, help="how to train")
-    protocol: Literal["validation", "paper", "last"] = setting(
+    protocol: Protocol = setting(
         "validation",
         "the checkpoint kept is the best on validation videos; on the test videos, as the authors "
         "did (accuracies are too high); or the last one, with all training videos used",

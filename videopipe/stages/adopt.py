@@ -63,26 +63,11 @@ def run(config: AdoptConfig, inputs: Inputs, out: Path) -> Summary:
             f"{config.checkpoint} is a file of weights: set 'architecture' to its network "
             "(`videopipe models` lists them)"
         )
-    labels = config.labels
+    given = {field.name: getattr(config, field.name) for field in fields(Adoption)}
+    given["architecture"] = config.architecture or ""
     if config.labels_file is not None:
-        labels = read_labels(str(config.labels_file))
-    request = Adoption(
-        checkpoint=config.checkpoint,
-        architecture=config.architecture or "",
-        head=config.head,
-        entry=config.entry,
-        labels=labels,
-        mean=config.mean,
-        std=config.std,
-        image_size=config.image_size,
-        crop=config.crop,
-        interpolation=config.interpolation,
-        squash=config.squash,
-        num_frames=config.num_frames,
-        clip_seconds=config.clip_seconds,
-        options=config.options,
-    )
-    card, report = adopt(request, out)
+        given["labels"] = read_labels(str(config.labels_file))
+    card, report = adopt(Adoption(**given), out)
     return {
         "architecture": card.architecture,
         "axes": card.ndim,
@@ -113,9 +98,9 @@ def _take_over(config: AdoptConfig, out: Path) -> Summary:
             given[entry.name] = value
     for name, value in given.items():
         if _plain(recorded.get(name)) != _plain(value):
-            words = f"has {recorded[name]}" if name in recorded else "has its own"
+            words = f" with {recorded[name]}" if name in recorded else ", which contains it"
             raise CheckpointError(
-                f"'{name}' is set to {value}, but {config.checkpoint} is a checkpoint folder that "
+                f"'{name}' is set to {value}, but {config.checkpoint} is a checkpoint folder"
                 f"{words}; leave '{name}' out"
             )
     for name in (WEIGHTS, CARD):

@@ -54,10 +54,10 @@ def test_a_folder_is_not_contradicted(tmp_path: Path, make_model) -> None:
     )
     STAGE.run(agreeing, Inputs({}), tmp_path)
     other = AdoptConfig(checkpoint=video, architecture="timm/resnet18")
-    with pytest.raises(CheckpointError, match="has timm/test_resnet; leave 'architecture' out"):
+    with pytest.raises(CheckpointError, match="with timm/test_resnet; leave 'architecture' out"):
         STAGE.run(other, Inputs({}), tmp_path)
     size = AdoptConfig(checkpoint=video, image_size=64)
-    with pytest.raises(CheckpointError, match="that has its own; leave 'image_size' out"):
+    with pytest.raises(CheckpointError, match=", which contains it; leave 'image_size' out"):
         STAGE.run(size, Inputs({}), tmp_path)
 
 
