@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from s4nd import compiled
 from s4nd.kernels.bases import BASES
 from s4nd.kernels.initial import Shape, initial_values
-from s4nd.kernels.kernel import bandlimit_mask
+from s4nd.kernels.kernel import apply_bandlimit
 from s4nd.kernels.kernel_sampling import KernelRequest, sample, with_start
 
 Start = Literal["random", "deterministic", "identity", "difference", "paper"]
@@ -33,7 +33,7 @@ class AxisConfig:
 
     size: samples of the base grid; a longer signal is convolved with a kernel of `size` samples.
     state: state size N, even. basis: the initial A, B, P, see `s4nd.kernels.bases.BASES`.
-    bidirectional: kernels for both directions, with A, B and the step shared and C their own.
+    bidirectional: kernels for both directions, which share A, B and the step and differ in C.
     length: initial kernel length in base samples, step = 2 / length; without it the step is drawn
         log-uniformly from [dt_min, dt_max], one per channel.
     bandlimit: keep a basis function iff step * |Im a| / 2 pi < bandlimit / 2, in base units.
@@ -181,7 +181,7 @@ class AxisStateSpace(nn.Module):
         if self.bandlimit is None:
             return c
         base_dt, a_imag = self.log_dt.to(dtype).exp(), self._tile(self.A_imag.to(dtype))
-        return c * bandlimit_mask(base_dt, a_imag, self.bandlimit)[..., None].to(c.dtype)
+        return apply_bandlimit(c, base_dt, a_imag, self.bandlimit)
 
     def _tile(self, x: Tensor) -> Tensor:
         """(S, ...) -> (H, ...): channel h gets copy h mod S; a single copy is left to broadcast."""

@@ -26,10 +26,10 @@ def _divide(x: Complex, y: Complex) -> Complex:
     return re * scale, im * scale
 
 
-def bandlimit_mask(base_dt: Tensor, a_imag: Tensor, bandlimit: float) -> Tensor:
-    """1 for functions of less than bandlimit / 2 cycles per base sample, else 0."""
-    frequency = base_dt * a_imag.abs() / (2 * math.pi)
-    return (frequency < bandlimit / 2).to(a_imag.dtype)
+def apply_bandlimit(c: Tensor, base_dt: Tensor, a_imag: Tensor, bandlimit: float) -> Tensor:
+    """c (..., n, 2), zero for functions of bandlimit / 2 cycles per base sample or more."""
+    frequency = base_dt * a_imag.abs() / (2 * math.pi)  # (..., n)
+    return c * (frequency < bandlimit / 2).to(c.dtype)[..., None]
 
 
 def two_sided(ahead: Tensor, behind: Tensor | None) -> Tensor:

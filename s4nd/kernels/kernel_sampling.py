@@ -21,7 +21,7 @@ from torch.nn import functional
 from s4nd import conv
 from s4nd.cache import Memo
 from s4nd.kernels.grid import Grid
-from s4nd.kernels.kernel import bandlimit_mask, diagonal_kernel, two_sided
+from s4nd.kernels.kernel import apply_bandlimit, diagonal_kernel, two_sided
 from s4nd.kernels.low_rank import (
     Part,
     SharedNumbers,
@@ -126,8 +126,8 @@ def _step_and_c(group: Sequence[KernelRequest], dtype: torch.dtype) -> tuple[Ten
     # A flattened tensor has a contiguous gradient, made once here and not again for every layer.
     c = c.flatten().view(c.shape)
     if space.bandlimit is not None:
-        a_imag = _parameters(group, "A_imag").to(dtype)[:, None]  # (S, 1, n)
-        c = c * bandlimit_mask(dt, a_imag, space.bandlimit)[:, None, ..., None].to(c.dtype)
+        a_imag = _parameters(group, "A_imag").to(dtype)[:, None, None]  # (S, 1, 1, n)
+        c = apply_bandlimit(c, dt[:, None], a_imag, space.bandlimit)
     return dt, c
 
 
