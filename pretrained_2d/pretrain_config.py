@@ -13,7 +13,7 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseConfig:
-    """A phase of progressive training, with its own warm-up and decay."""
+    """A phase of progressive training; warm-up and decay of the rate start again in each."""
 
     epochs: int = setting(help="epochs of this phase; the sum over phases replaces recipe.epochs")
     size: int | None = setting(None, "training size; image_size if not given", unit="pixels")
@@ -44,7 +44,7 @@ class PretrainConfig:
     std: tuple[float, float, float] = setting(IMAGENET_STD, "deviation of values in [0, 1]")
     train_size: int | None = setting(None, "side of training images; image_size if not given")
     test_sizes: tuple[int, ...] = setting(
-        (), "sizes to evaluate besides image_size, each with its own best network", unit="pixels"
+        (), "sizes to evaluate besides image_size; the best network at each is kept", unit="pixels"
     )
     phases: tuple[PhaseConfig, ...] = setting((), "progressive training, instead of train_size")
 

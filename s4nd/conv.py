@@ -66,8 +66,8 @@ def convolve_matmul(
     signal (batch, channels, *axes); matrices one per axis, (rank groups, channels, size, size).
 
     Channels lead, so that each product is one large matrix per channel. The last axis is multiplied
-    from the right, the others from the left, each brought behind the channels. For two axes that is
-    the layout (channels, height, batch, width), and nothing moves between the products.
+    from the right, the others from the left, each moved next to the channels. For two axes that is
+    the layout (channels, height, batch, width), and nothing is moved between the products.
     """
     count = len(matrices)
     if mixing == (1, 1, False) and count > 1 and compiled.usable(signal):

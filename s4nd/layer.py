@@ -276,7 +276,7 @@ def without_autocast(device: str) -> AbstractContextManager[object]:
 
 
 def state_space_parameters(module: nn.Module) -> list[nn.Parameter]:
-    """Step, A, B and P of every S4ND inside: for their own learning rate and no weight decay."""
+    """Step, A, B and P of every S4ND inside, for a separate learning rate without weight decay."""
     found: list[nn.Parameter] = []
     for space in module.modules():
         if isinstance(space, AxisStateSpace):

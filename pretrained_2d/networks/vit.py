@@ -118,7 +118,7 @@ class TokenS4ND(GatedS4ND):
 
 
 class ViTBlock(nn.Module):
-    """Mix tokens, then channels, each on a residual branch behind a norm."""
+    """Mix tokens, then channels, each on a residual branch that begins with a norm."""
 
     def __init__(self, mixer: nn.Module, config: ViTConfig, drop: float) -> None:
         super().__init__()

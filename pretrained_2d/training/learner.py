@@ -92,7 +92,7 @@ class Learner:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Inside, passes exchange nothing with other processes; not for sharded networks."""
+        """Passes in this context do not communicate with other processes; not for sharded ones."""
         wrapped, self.wrapped = self.wrapped, self.trained
         try:
             yield

@@ -11,7 +11,7 @@ from pretrained_2d.training.recipe import Recipe
 
 
 class BatchMixing:
-    """Mixes a batch with its own mirror image; the draw depends on (seed, step) only."""
+    """Mixes sample i of n with sample n − 1 − i; random numbers depend on (seed, step) only."""
 
     def __init__(self, recipe: Recipe, card: ModelCard, shares: Shares) -> None:
         if card.labels is None:

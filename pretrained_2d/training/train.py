@@ -27,7 +27,7 @@ class TrainingItems(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """Training on one dataset at one resolution, with its own warm-up and decay."""
+    """Training on one dataset at one resolution; warm-up and decay start again in each phase."""
 
     data: TrainingItems
     epochs: int

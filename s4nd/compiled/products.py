@@ -31,7 +31,7 @@ def forward(
     """The result, and the left-hand sides of all products for the gradient.
 
     The last axis is multiplied from the right; then, from the last but one to the first, each is
-    moved behind the channels and multiplied from the left.
+    moved next to the channels and multiplied from the left.
     """
     *left, right = matrices
     batch, channels, *others, before, last = signal.shape

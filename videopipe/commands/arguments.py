@@ -5,8 +5,9 @@ import sys
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
+from videopipe.dataset.layouts.division import Layout
 from videopipe.errors import ConfigError, VideopipeError
 
 if TYPE_CHECKING:
@@ -82,8 +83,28 @@ def add_progress_argument(parser: Any) -> None:
         "--progress",
         choices=("auto", "stages", "json"),
         default="auto",
-        help="stages: each stage of a pipeline as a sentence and its outcome, without details; "
-        "json: one JSON object per line on stderr, for programs (auto)",
+        help="auto: a bar on a terminal, lines in a log; stages: only start and outcome of "
+        "each stage of a pipeline; json: one JSON object per line on stderr, for programs "
+        "(default: auto)",
+    )
+
+
+def add_layout_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--layout` and `--official-split`, for labelled videos."""
+    parser.add_argument(
+        "--layout",
+        metavar="NAME",
+        choices=get_args(Layout),
+        default="auto",
+        help=f"layout of the data: {', '.join(get_args(Layout))} (default: auto)",
+    )
+    parser.add_argument(
+        "--official-split",
+        metavar="N",
+        type=int,
+        choices=(1, 2, 3),
+        default=1,
+        help="official split of HMDB-51 or UCF-101 (default: 1)",
     )
 
 
@@ -136,7 +157,7 @@ def name_option(error: ValueError, args: argparse.Namespace) -> str:
 
 
 def number_or(word: str, kind: type[int] | type[float]) -> Callable[[str], float | None]:
-    """The type of an option that takes a number, or a word that stands for None."""
+    """The type of an option that takes a number, or the text `word` for None."""
 
     def read(text: str) -> float | None:
         if text == word:

@@ -38,7 +38,7 @@ def main(args: argparse.Namespace) -> int:
         if finding.state == "problem":
             worst = "problem"
     if worst == "ok":
-        print("How fast it is with your files: videopipe bench YOUR_VIDEOS")
+        print("To measure its speed on your files: videopipe bench YOUR_VIDEOS")
     return int(worst == "problem")
 
 
@@ -156,7 +156,7 @@ def check_devices() -> Iterator[DoctorFinding]:
 
 
 def check_shared_memory() -> Iterator[DoctorFinding]:
-    """The data loaders of the training pass clips through shared memory."""
+    """Data loaders of a training pass clips through shared memory."""
     place = Path("/dev/shm")
     if not place.is_dir():
         return
@@ -164,7 +164,7 @@ def check_shared_memory() -> Iterator[DoctorFinding]:
     if total < ENOUGH_SHARED_MEMORY_GB:
         yield DoctorFinding(
             "note",
-            f"shared memory: {total:.2f} GB is little for many workers with large clips",
+            f"shared memory: {total:.2f} GB may be too little for many workers with large clips",
             "docker run --shm-size=8g, or fewer workers",
         )
     else:
@@ -184,7 +184,7 @@ def check_disk(runs: Path) -> Iterator[DoctorFinding]:
     elif free < ENOUGH_DISK_GB:
         yield DoctorFinding(
             "note",
-            f"disk of {runs}: {free:.1f} GB free is little for a data set and its checkpoints",
+            f"disk of {runs}: {free:.1f} GB free may be too little for a data set and checkpoints",
             "choose a larger one with --runs DIR",
         )
     else:

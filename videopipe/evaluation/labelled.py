@@ -119,7 +119,7 @@ def check_classes(
         kinds = ("one label per video", "several labels per video")
         raise DataError(
             f"the data has {kinds[multi_label]}, but the model was trained on data with "
-            f"{kinds[card.multi_label]}, so its scores mean something else. Fine-tune it on such "
+            f"{kinds[card.multi_label]}, so its scores have another meaning. Fine-tune it on such "
             "data first"
         )
     if card.labels is None:

@@ -48,7 +48,7 @@ class GraphInput:
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """The names of the axes behind the batch: channels first for float32, last for uint8."""
+        """The names of the axes after the batch: channels first for float32, last for uint8."""
         space = ("height", "width") if self.num_frames is None else ("time", "height", "width")
         return (*space, "channels") if self.type == "uint8" else ("channels", *space)
 

@@ -12,7 +12,7 @@ from videopipe.inflation.options import InflationError
 
 @dataclass(frozen=True)
 class FeatureLevel:
-    """One resolution of a network: the module behind which its maps are, channels and stride."""
+    """One resolution of a network: the module that outputs its maps, their channels and stride."""
 
     name: str
     channels: int

@@ -58,8 +58,8 @@ class FoldedNetwork(nn.Module):
         self.network = network
         # Not a list of modules, which would register them a second time.
         self._mixers = tuple(m for m in network.modules() if isinstance(m, TimeMixing))
-        told = classifying_layers(network)
-        self.head_name = plan.head if told is None else next(iter(told), None)
+        heads = classifying_layers(network)
+        self.head_name = plan.head if heads is None else next(iter(heads), None)
         self.classifier: nn.Module | None = None  # the head of an encoder that had none
         # Networks of pretrained_2d take a rate in space and give embeddings; others take images.
         takes_rate = "rate" in inspect.signature(network.forward).parameters
@@ -115,7 +115,7 @@ class FoldedNetwork(nn.Module):
         """Maps (batch, channels, time, height, width) of the named levels; of all if None.
 
         A level is given by its name or its number in `levels`. Names of other modules are taken
-        too. Behind temporal pooling time is shorter.
+        too. After temporal pooling there are fewer steps.
         """
         frames = self._fold(clip, rate)
         with self._kernels_together():
@@ -165,7 +165,7 @@ class FoldedNetwork(nn.Module):
         return self._with_time(output) if isinstance(output, Tensor) else output
 
     def _with_time(self, folded: Tensor) -> Tensor:
-        """Maps with time as their third axis; all else averaged over time."""
+        """Maps with time as their third axis; any other output averaged over time."""
         if folded.ndim != 4:
             return restored_in_backward(self._mean_over_time(folded), self.batch)
         clips = folded.reshape(self.batch.clips, -1, *folded.shape[1:])

@@ -49,11 +49,11 @@ class InflationReport:
 
     def summary(self) -> str:
         """A few lines for people."""
-        fates = ", ".join(
+        counts = ", ".join(
             f"{self.count(status)} {status}" for status in ("inflated", "copied", "new", "dropped")
         )
         return (
-            f"{self.architecture} inflated by {self.options.method} ({self.way}): {fates}\n"
+            f"{self.architecture} inflated by {self.options.method} ({self.way}): {counts}\n"
             f"parameters: {self.parameters_before:,} -> {self.parameters_after:,}\n"
             f"{self.proof}"
         )

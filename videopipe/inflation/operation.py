@@ -136,8 +136,8 @@ def _display_name(name: str, plan: InflationPlan) -> str:
 def _layer_of(name: str, network: nn.Module, plan: InflationPlan) -> str:
     """The 2D layer of a tensor.
 
-    The kernel behind a convolution counts as part of it. The kernel behind attention, an adapter
-    and attention along time are layers of their own.
+    The kernel after a convolution counts as part of it. The kernel after attention, an adapter and
+    attention along time are separate layers.
     """
     for layer in plan.layers:
         if name.startswith(f"{layer.name}.time."):

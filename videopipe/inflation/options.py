@@ -124,17 +124,17 @@ class InflationOptions:
 
     @property
     def frame_word(self) -> str:
-        """The word for one position of the new axis, in messages."""
+        """What messages call one position of the new axis."""
         return "frame" if self.axis == "time" else "slice"
 
     @property
     def num_steps(self) -> int:
-        """Length of the network's time grid behind its first layer."""
+        """Length of the network's time grid after its first layer."""
         return self.num_frames // self.temporal_patch
 
 
 @cache
 def _choices() -> dict[str, tuple[str, ...]]:
-    """The words that an option may be, for options that are one of several words."""
+    """The accepted values of each option that has a fixed set of them."""
     hints = get_type_hints(InflationOptions)
     return {name: get_args(hint) for name, hint in hints.items() if get_origin(hint) is Literal}

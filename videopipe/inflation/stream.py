@@ -68,8 +68,8 @@ class Stream:
             batch.streaming = None
         if not isinstance(logits, Tensor) or logits.ndim != 2:
             raise InflationError(
-                "the network gives maps, whose mean over time means nothing; stream a network of "
-                "logits or features"
+                "the network outputs maps, which cannot be averaged over time; stream a network "
+                "that outputs logits or features"
             )
         self.num_steps += 1
         if self.logits is None:

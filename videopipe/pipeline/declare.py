@@ -276,7 +276,7 @@ def _read_name(root: MapNode, problems: list[str]) -> str:
         return node.text
     got = f", got {node}" if node is not None else ""
     where = (node or root).where
-    problems.append(f"{where}: 'name' must be a word of letters, digits, - and _{got}")
+    problems.append(f"{where}: 'name' must consist of letters, digits, - and _{got}")
     return "unnamed"
 
 

@@ -33,7 +33,7 @@ def write_report(run_folder: Path, out: Path | None = None, others: Sequence[Pat
     sections = list(_sections(run, beside))
     subtitle = f"Pipeline {run.name}: {run.state}"
     if beside:
-        subtitle += f"; beside it {', '.join(beside)}"
+        subtitle += f"; compared with {', '.join(beside)}"
     page = write_page(folder, f"Report of {run.name}", subtitle, sections)
     numbers = _numbers(run) | {"tables": [_rows(section) for section in sections]}
     if beside:

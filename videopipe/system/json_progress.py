@@ -17,7 +17,7 @@ from typing import Any, TextIO
 PROGRESS_EVERY_SECONDS = 1.0
 # The fields of every event beside `event` and `time`.
 EVENTS: dict[str, Mapping[str, str]] = {
-    "start": {"command": "the words after `videopipe`, a list"},
+    "start": {"command": "the arguments after `videopipe`, a list"},
     "message": {"text": "one line for people"},
     "progress": {
         "label": "what is being done",
@@ -26,7 +26,7 @@ EVENTS: dict[str, Mapping[str, str]] = {
         "total": "number of units, or null when it is not known",
         "seconds": "seconds since this loop began",
         "seconds_left": "estimated seconds left, or null",
-        "note": "further words, such as the loss; may be empty",
+        "note": "further text, such as the loss; may be empty",
         "finished": "true in the last event of a loop",
     },
     "stage": {

@@ -14,4 +14,4 @@ VideoStatus = Literal[
     "unknown", "ok", "partial", "missing", "error", "timeout", "crash", "memory", "too_long"
 ]
 USED: tuple[VideoStatus, ...] = ("ok", "partial")  # the statuses of videos that have a result
-FAILED_BEFORE = "failed"  # older manifests and tables of scores have one word for all failures
+FAILED_BEFORE = "failed"  # the status of all failures in older manifests and tables of scores

@@ -78,7 +78,7 @@ def read_jax_archive(path: Path, architecture: str, options: Mapping[str, Any]) 
     there = sum(_counted(archive.values))
     if used != there:
         raise CheckpointError(
-            f"{path} has {there} values in the layers behind its first, {architecture} has {used}; "
+            f"{path} has {there} values in the layers after its first, {architecture} has {used}; "
             "name the network that the file is of"
         )
     return TensorFile(path, tensors, "arrays of JAX, converted by timm")

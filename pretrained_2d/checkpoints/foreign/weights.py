@@ -193,7 +193,7 @@ def _best_match(
 def _differences_of_options(
     match: Match, architecture: str, given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Options that the file asks for: size of images, scale of norms, the norm behind pooling."""
+    """Options that the file asks for: size of images, scale of norms, the norm after pooling."""
     changes: dict[str, Any] = {}
     positions = match.tensors.get("positions")
     if architecture == "vit_base" and positions is not None and "image_size" not in given:
@@ -205,7 +205,7 @@ def _differences_of_options(
         changes["norm_scale"] = True
     pooled_norm = {"network.fc_norm.weight", "network.norm.weight"} & match.unknown.keys()
     if pooled_norm == {"network.fc_norm.weight"} and "global_pool" not in given:
-        changes["global_pool"] = "avg"  # timm's ViTs have this norm only behind mean pooling
+        changes["global_pool"] = "avg"  # timm's ViTs have this norm only after mean pooling
     return {name: value for name, value in changes.items() if given.get(name) != value}
 
 

@@ -12,7 +12,7 @@ from pretrained_2d.checkpoints.reference.saved import LAYER_OPTIONS, Saved, as_t
 from pretrained_2d.checkpoints.reference.vit import read_vit
 from pretrained_2d.errors import CheckpointError
 
-# The beginning of the names of each kind of network, behind the prefixes of training programs.
+# The beginning of the names of each kind of network, after the prefixes of training programs.
 ANCHORS = {
     "convnext": "stages.0.blocks.0.",
     "isotropic": "layers.0.layer.",

@@ -26,7 +26,7 @@ Mixer = Literal["conv", "separable", "s4nd"]
 
 
 class DepthwiseConvolution(Convolution):
-    """Each channel with its own kernel of odd lengths, zeros outside: the signal keeps its size."""
+    """One kernel of odd lengths per channel, with zero padding that keeps the size."""
 
     def __init__(self, channels: int, kernel: Sequence[int], *, repeat_ends: bool = False) -> None:
         padding = [length // 2 for length in kernel]

@@ -33,7 +33,7 @@ def classifying_layers(network: nn.Module) -> tuple[str, ...] | None:
 
 
 def has_timm_interface(network: nn.Module) -> bool:
-    """Whether a network answers the questions that timm's networks answer."""
+    """Whether a network has the methods of timm's networks that are used here."""
     names = ("forward_features", "forward_head", "get_classifier", "num_classes")
     return all(hasattr(network, name) for name in names)
 

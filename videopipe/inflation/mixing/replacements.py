@@ -90,7 +90,7 @@ def _kernel(
                 channels, planned.reduction, options, endless=plan.version > 1
             )
         except ValueError as error:
-            raise InflationError(f"time axis behind {planned.name}: {error}") from error
+            raise InflationError(f"time axis after {planned.name}: {error}") from error
     return TapKernel(_taps(channels, options), causal=not options.bidirectional)
 
 

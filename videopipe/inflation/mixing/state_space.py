@@ -1,4 +1,4 @@
-"""A state-space kernel along time, as long as the clip: the time axis of S4ND behind a 2D layer."""
+"""A state-space kernel along time, as long as the clip: the time axis of S4ND after a 2D layer."""
 
 from torch import Tensor, nn
 from torch.nn import functional

@@ -19,9 +19,9 @@ def find_head(network: nn.Module, images: Tensor) -> str | None:
     Libraries name it. In any other network it is the linear layer or the 1×1
     convolution whose output, averaged over positions, is the output of the network.
     """
-    told = classifying_layers(network)
-    if told is not None:
-        return told[0] if told else None
+    named = classifying_layers(network)
+    if named is not None:
+        return named[0] if named else None
     outputs: dict[str, Tensor] = {}
     with evaluating(network), torch.no_grad():
         hooks = [

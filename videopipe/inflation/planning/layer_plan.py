@@ -25,7 +25,7 @@ class PlannedLayer:
     role: Literal["kernel", "mixing", "patch", "pool"]
     channels: int
     channel_dim: int  # of its folded output
-    reduction: int  # steps behind the first layer ÷ steps here
+    reduction: int  # steps after the first layer ÷ steps here
 
 
 @dataclass(frozen=True)

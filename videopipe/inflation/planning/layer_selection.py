@@ -110,7 +110,7 @@ def _is_depthwise(trace: LayerTrace, module: nn.Module) -> bool:
 def _nothing_chosen(layers: str, candidates: Sequence[LayerTrace]) -> str:
     names = [layer.name for layer in candidates]
     listed = ", ".join(names[:8]) + (f", … ({len(names)} in all)" if len(names) > 8 else "")
-    found = f"it could mix time behind {listed}" if names else "it has neither"
+    found = f"time can be mixed after {listed}" if names else "it has neither"
     return (
         f"layers={layers!r} matches no convolution or attention of this network; {found}. Use all, "
         "spatial>1, depthwise, a pattern like 'blocks.*.conv', or re:REGEX"

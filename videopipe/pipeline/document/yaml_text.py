@@ -137,7 +137,7 @@ class _NodeReader:
         for key_node, value_node in node.value:
             key_at = self.where or _position(self.name, key_node.start_mark)
             if not isinstance(key_node, yaml.ScalarNode):
-                self.problems.append(f"{key_at}: a key must be a word, got a list or a mapping")
+                self.problems.append(f"{key_at}: a key must be plain text, got a list or a mapping")
                 continue
             value, size = self._convert(value_node)
             total += size
@@ -172,9 +172,9 @@ def _position(name: str, mark: Any) -> str:
 def _hint(error: yaml.MarkedYAMLError) -> str:
     words = str(error.problem)
     if "'\\t'" in words:
-        return " (indent with blanks, not with tabs)"
+        return " (indent with spaces, not with tabs)"
     if "mapping values are not allowed" in words:
-        return " (a blank is missing after a ':', or text with ': ' in it needs quotes)"
+        return " (a space is missing after a ':', or text with ': ' in it needs quotes)"
     if "expected a single document" in str(error.context):
         return " (one pipeline per file)"
     return ""

@@ -14,7 +14,7 @@ from videopipe.scoring.engine import Engine
 from videopipe.scoring.settings import Execution, Scoring, available_cores
 from videopipe.system.status import USED
 
-MUCH = 0.6  # share of the time spent waiting for a part, above which it is the bottleneck
+BOTTLENECK_SHARE = 0.6  # of the time: a part that is waited for longer limits the speed
 
 
 @dataclass
@@ -36,9 +36,9 @@ class Throughput:
     @property
     def slower_part(self) -> str:
         """What limits the speed."""
-        if self.waiting_for_decoders > MUCH:
+        if self.waiting_for_decoders > BOTTLENECK_SHARE:
             return "decoding"
-        return "the model" if self.waiting_for_model > MUCH else "both alike"
+        return "the model" if self.waiting_for_model > BOTTLENECK_SHARE else "both alike"
 
 
 def candidates(device: str) -> list[Execution]:

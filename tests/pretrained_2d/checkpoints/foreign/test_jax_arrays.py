@@ -105,7 +105,7 @@ def test_labels_and_another_image_size(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("architecture", "options", "message"),
     [
-        (NAME, {"depth": 1}, "values in the layers behind its first, .* name the network"),
+        (NAME, {"depth": 1}, "values in the layers after its first, .* name the network"),
         (NAME, {"depth": 3}, "does not fit timm/vit_tiny_patch16_224"),
         (NAME, {"embed_dim": 12}, "does not fit timm/vit_tiny_patch16_224"),
         ("timm/test_convnext", None, "timm reads them for ViTs and BiT ResNets .*, not for timm/t"),

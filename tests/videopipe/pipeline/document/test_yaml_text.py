@@ -81,9 +81,9 @@ FILES = {
     "name: p": "p.yaml:1:1: 'stages' is missing; a pipeline needs at least one",
     "name: p\nstages:": "p.yaml:2:8: 'stages' is missing; a pipeline needs at least one",
     "name: p\nstages: [a]": "p.yaml:2:9: 'stages' must be a mapping of names to stages, got a list",
-    "stages: {a: {use: read}}": ("p.yaml:1:1: 'name' must be a word of letters, digits, - and _"),
+    "stages: {a: {use: read}}": ("p.yaml:1:1: 'name' must consist of letters, digits, - and _"),
     "name: a/b\nstages: {a: {use: read}}": (
-        "p.yaml:1:7: 'name' must be a word of letters, digits, - and _, got 'a/b'"
+        "p.yaml:1:7: 'name' must consist of letters, digits, - and _, got 'a/b'"
     ),
     "name: p\nstage: {}\nstages: {a: {use: read}}": (
         "p.yaml:2:1: unknown key 'stage' in the pipeline (did you mean 'stages'?)"
@@ -106,11 +106,11 @@ FILES = {
     ),
     "name: p\nstages:\n\ta: 1": (
         "p.yaml:3:1: not valid YAML: found character '\\t' that cannot start any token"
-        " (indent with blanks, not with tabs)"
+        " (indent with spaces, not with tabs)"
     ),
     "name: p: q": (
         "p.yaml:1:8: not valid YAML: mapping values are not allowed here"
-        " (a blank is missing after a ':', or text with ': ' in it needs quotes)"
+        " (a space is missing after a ':', or text with ': ' in it needs quotes)"
     ),
     "name: p\n---\nname: q": (
         "p.yaml:2:1: not valid YAML: but found another document (one pipeline per file)"
@@ -232,7 +232,7 @@ def test_all_mistakes_of_a_file_come_at_once(
     with pytest.raises(ConfigError) as caught:
         load(MANY_MISTAKES, "first.rul=i3d", "frist.rule=i3d", "first.rule")
     assert caught.value.problems == (
-        "p.yaml:1:7: 'name' must be a word of letters, digits, - and _, got 'many mistakes'",
+        "p.yaml:1:7: 'name' must consist of letters, digits, - and _, got 'many mistakes'",
         "p.yaml:3:37: 'clips.data': environment variable NO_SUCH_PLACE is not set; set it"
         " (export NO_SUCH_PLACE=…) or write the path out, got '$NO_SUCH_PLACE'",
         "p.yaml:3:60: 'clips.words' must be a string, got 'no';"

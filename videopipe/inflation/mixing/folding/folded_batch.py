@@ -25,7 +25,7 @@ class FoldedBatch:
     """
 
     clips: int = 1
-    steps: int = 1  # behind the first layer; a layer behind temporal pooling has fewer
+    steps: int = 1  # after the first layer; a layer after temporal pooling has fewer
     rate: float = 1.0  # base steps per step
     streaming: StreamStates | None = None  # set while one step of a stream is computed
 
@@ -37,11 +37,11 @@ class FoldedBatch:
         return folded.reshape(self.clips, self.steps // reduction, -1)
 
     def unfold_channels(self, folded: Tensor, channel_dim: int, reduction: int = 1) -> Tensor:
-        """The same with channels apart: (clips, steps, what is before, channels, behind them)."""
+        """The same with channels apart: (clips, steps, before, channels, after)."""
         channel_dim %= folded.ndim
-        behind = math.prod(folded.shape[channel_dim + 1 :])
+        after = math.prod(folded.shape[channel_dim + 1 :])
         steps = self.steps // reduction
-        return folded.reshape(self.clips, steps, -1, folded.shape[channel_dim], behind)
+        return folded.reshape(self.clips, steps, -1, folded.shape[channel_dim], after)
 
 
 def shifted(signal: Tensor, offset: int, padding: Padding) -> Tensor:

@@ -28,9 +28,9 @@ def multiply(matrix: Tensor, folded: Tensor, clips: int, channel_dim: int) -> Te
         return _multiply_rows(matrix, rows, clips, steps).permute(0, 3, 1, 2)
     if channel_dim in (-1, folded.ndim - 1) or matrix.shape[0] == 1:
         return _multiply_rows(matrix, folded, clips, steps)
-    behind = math.prod(folded.shape[channel_dim + 1 :])
-    signal = folded.reshape(clips, steps, -1, folded.shape[channel_dim], behind)
-    signal = signal.movedim(3, 1)  # (clips, channels, steps, before, behind)
+    after = math.prod(folded.shape[channel_dim + 1 :])
+    signal = folded.reshape(clips, steps, -1, folded.shape[channel_dim], after)
+    signal = signal.movedim(3, 1)  # (clips, channels, steps, before, after)
     mixed = (matrix @ signal.flatten(3)).view(signal.shape)
     return mixed.movedim(1, 3).reshape(folded.shape)
 
