@@ -59,7 +59,7 @@ def mismatches(
 
 
 def nearest(name: str, wanted: Tensor, candidates: Mapping[str, Tensor]) -> str | None:
-    """The candidate whose name and shape are most alike; None if none is."""
+    """The candidate whose name and shape are most similar; None without any."""
 
     def likeness(other: str) -> float:
         same_shape = candidates[other].shape == wanted.shape

@@ -75,7 +75,7 @@ def backward(
 def _numbers(x: Tensor) -> Array:
     """An array with the memory of the tensor.
 
-    `numpy()` would pin the memory for ever, but FSDP frees and reallocates that of parameters.
+    `numpy()` would pin the memory permanently, but FSDP frees and reallocates that of parameters.
     """
     array: Array = numpy.from_dlpack(x.detach().contiguous())
     return array

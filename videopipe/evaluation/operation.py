@@ -42,7 +42,7 @@ def evaluate_videos(
     """Write scores.parquet and metrics.json to `out`; several processes share the videos.
 
     Each score is in the journal as soon as it is known, so that an interrupted evaluation resumes.
-    `identity` (JSON) tells the model apart from others whose scores the journal may hold.
+    `identity` (JSON) identifies the model, since the journal may hold scores of others.
     """
     check_classes(network, card, records, labels)
     if card.multi_label and frame_rates:

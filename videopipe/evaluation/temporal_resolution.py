@@ -89,7 +89,7 @@ class FixedTimeRate(nn.Module):
         self.network, self.rate = network, rate
 
     def forward(self, clip: Tensor) -> Tensor:
-        """(batch, channels, time, height, width) -> logits; space stays at its own resolution."""
+        """(batch, channels, time, height, width) -> logits; height and width have rate 1."""
         return self.network(clip, (self.rate, 1.0, 1.0))
 
 

@@ -64,7 +64,7 @@ class EndOfVideoError(DecodeError):
 
 
 def check_file(path: Path) -> None:
-    """Refuse what is not a regular file with one video; opening a pipe would wait for ever.
+    """Refuse what is not a regular file with one video; opening a pipe would block.
 
     Raises NoVideoError with the reason.
     """

@@ -44,7 +44,7 @@ def num_classes_for(
     given: Mapping[str, Any],
     choice: HeadChoice | None,
 ) -> int | None:
-    """The number of classes in the file, where the network must be built anew for it."""
+    """The number of classes in the file, where the network must be built again for it."""
     if not heads or choice in ("new", "drop"):
         return None
     name = f"{heads[0]}.weight"

@@ -27,7 +27,7 @@ def recompute_blocks(network: nn.Module) -> list[str]:
 
 
 def release_blocks(network: nn.Module) -> None:
-    """Give blocks their own forward back."""
+    """Restore the original forward of blocks."""
     for module in network.modules():
         if isinstance(module.__dict__.get("forward"), _Recomputed):
             del module.__dict__["forward"]

@@ -50,7 +50,7 @@ MAYBE = " Training may have used these validation videos: the number may be too 
 
 
 @pytest.mark.parametrize("protocol", NOTES)
-def test_the_note_says_what_a_number_is_worth(protocol: str) -> None:
+def test_the_note_says_how_the_checkpoint_was_chosen(protocol: str) -> None:
     made = {} if protocol == "none" else {"protocol": protocol}
     card = ModelCard(architecture="x", provenance=made)
     notes = {split: describe_protocol(card, split) for split in ("train", "val", "test")}

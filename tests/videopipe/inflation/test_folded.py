@@ -129,7 +129,7 @@ def test_copies_pickles_and_state_dicts(hybrid: Maker, tmp_path: Any) -> None:
     assert torch.equal(other(clip), expected)
 
 
-def test_pooling_halves_time_behind_a_block(hybrid: Maker) -> None:
+def test_pooling_halves_time_after_a_block(hybrid: Maker) -> None:
     network = grown(hybrid, "s4nd", temporal_pool=("stem", "stem.0"), num_frames=7)
     reductions = [(layer.name, layer.role, layer.reduction) for layer in network.plan.layers]
     assert reductions == [

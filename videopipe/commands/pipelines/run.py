@@ -74,7 +74,7 @@ def main(args: argparse.Namespace) -> int:
         return 0
     log.finish()
     made = sum(outcome.state != "cached" for outcome in outcomes)
-    page = write_page(log.folder, anew=bool(made))
+    page = write_page(log.folder, rewrite=bool(made))
     took = duration(sum(outcome.seconds for outcome in outcomes))
     log_line(
         f"{pipeline.name}: {made} of {len(outcomes)} results made in {took}"
@@ -89,12 +89,12 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-def write_page(folder: Path, *, anew: bool = True) -> Path | None:
+def write_page(folder: Path, *, rewrite: bool = True) -> Path | None:
     """Write the report of the run; a failure is reported and is no error."""
     from videopipe.system.progress import detail_line, log_line
 
     page = folder / "report" / "report.html"
-    if page.is_file() and not anew:
+    if page.is_file() and not rewrite:
         return page
     from videopipe.report.write import DAMAGE, write_report
 

@@ -170,7 +170,7 @@ def _first_tensor(values: tuple[Any, ...]) -> Tensor | None:
 
 @contextmanager
 def evaluating(network: nn.Module) -> Iterator[None]:
-    """Evaluation mode for a while; every module gets its own mode back."""
+    """Evaluation mode inside the context; then every module has its earlier mode again."""
     modes = {module: module.training for module in network.modules()}
     network.eval()
     try:

@@ -113,7 +113,7 @@ class _NodeReader:
             return self._done[id(node)]
         at = self.where or _position(self.name, node.start_mark)
         if id(node) in self._open:
-            self.problems.append(f"{at}: an alias inside the value that it stands for")
+            self.problems.append(f"{at}: an alias inside the value that it refers to")
             self._endless = True
             return Scalar(at, ""), 1
         if node.tag.removeprefix(TAG) not in PLAIN:

@@ -127,7 +127,7 @@ def _scan(
     convert: Callable[[Any], PredictionRow],
     schema: pa.Schema,
 ) -> Groups:
-    """Cut the rows of a text file into groups; `lines` tells where each of them ends."""
+    """Cut the rows of a text file into groups; `lines.position` is where each of them ends."""
     start, found = lines.position, list[PredictionRow]()
     for row in rows:
         found.append(convert(row))

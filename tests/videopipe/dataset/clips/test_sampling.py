@@ -45,7 +45,7 @@ def test_what_differs_by_rounding_is_the_same() -> None:
 
 
 @given(seconds, seconds)
-def test_adjacent_windows_are_a_grid_that_ends_behind_the_video(
+def test_adjacent_windows_are_a_grid_that_ends_after_the_video(
     duration: float, window: float
 ) -> None:
     if duration / window > 2000:

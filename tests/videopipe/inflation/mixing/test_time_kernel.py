@@ -71,7 +71,7 @@ def test_tokens_and_windows_keep_their_places(parts: int) -> None:
     torch.testing.assert_close(mixed.view(shape).permute(0, 3, 1, 2), expected)
 
 
-def test_behind_pooling_there_are_fewer_steps() -> None:
+def test_after_pooling_there_are_fewer_steps() -> None:
     taps = torch.randn(1, 3)
     folded = torch.randn(CLIPS * (STEPS // 2), CHANNELS, 2, 2)
     pooled = TimeMixing(TapKernel(taps), FoldedBatch(CLIPS, STEPS), reduction=2)(folded)

@@ -55,7 +55,7 @@ SETTINGS = {
     "options: 3": "p.yaml:5:23: 'fit.options' must be a mapping of names to floats, got '3'",
     "limit: none": "p.yaml:5:21: 'fit.limit' must be an integer or null, got 'none'",
     "note: *other": "p.yaml:5:20: not valid YAML: found undefined alias 'other'",
-    "options: &a {b: *a}": "p.yaml:5:23: an alias inside the value that it stands for",
+    "options: &a {b: *a}": "p.yaml:5:23: an alias inside the value that it refers to",
     "optimiser: {<<: 3}": (
         "p.yaml:5:26: '<<' takes a mapping (<<: *name) or a list of them, got '3'"
     ),
