@@ -1,7 +1,9 @@
-"""Declaring a field of a configuration dataclass, with its help text and unit."""
+"""Declaring a field of a configuration dataclass, and filling one from another object."""
 
-from dataclasses import MISSING, field
-from typing import Any
+from dataclasses import MISSING, field, fields
+from typing import Any, TypeVar
+
+Config = TypeVar("Config")
 
 
 def setting(
@@ -37,3 +39,10 @@ def setting(
     if default is MISSING:
         return field(metadata=metadata)
     return field(default=default, metadata=metadata)
+
+
+def settings_of(config: type[Config], source: object, **others: Any) -> Config:
+    """A dataclass from the attributes of `source` that are named as its fields, and `others`."""
+    names = {each.name for each in fields(config)} - others.keys()  # type: ignore[arg-type]
+    found = {name: getattr(source, name) for name in names if hasattr(source, name)}
+    return config(**found, **others)

@@ -3,17 +3,14 @@
 import argparse
 import sys
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from videopipe.dataset.layouts.division import Layout
 from videopipe.errors import ConfigError, VideopipeError
 
 if TYPE_CHECKING:
     from videopipe.pipeline.jobs import Job, Pipeline
-
-Config = TypeVar("Config")
 
 
 def add_old_name(parser: argparse.ArgumentParser, old: str, new: str) -> None:
@@ -142,12 +139,6 @@ def chosen_jobs(pipeline: "Pipeline", args: argparse.Namespace) -> list["Job"]:
         raise ConfigError(problems)
     last = names.index(args.until) if args.until else len(names) - 1
     return [job for job in pipeline.jobs if names.index(job.stage) <= last]
-
-
-def settings_of(config: type[Config], args: argparse.Namespace, **others: Any) -> Config:
-    """A config dataclass from the options that are named as its fields, and from `others`."""
-    names = {field.name for field in fields(config)} - others.keys()  # type: ignore[arg-type]
-    return config(**{name: getattr(args, name) for name in names if hasattr(args, name)}, **others)
 
 
 def name_option(error: ValueError, args: argparse.Namespace) -> str:

@@ -15,6 +15,7 @@ from videopipe.report.pictures.canvas import Picture
 
 OWN_STYLE = re.compile(r'<style type="text/css">\*\{.*?</style>', re.DOTALL)
 Cell = str | int | float | bool | None
+MOST_ROWS = 300  # of a table: more make a page slow to open
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,12 @@
 """Read the record of a run (`run.json`) and find its results."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from videopipe.errors import DataError
+from videopipe.pipeline.results import COMPLETE, read_record
 from videopipe.pipeline.stage import variant_in_words
 
 FINISHED = ("cached", "done", "resumed")
@@ -37,7 +37,7 @@ class ReportedJob:
 
     def record(self) -> dict[str, Any]:
         """The content of `stage.json`: config, summary, seconds."""
-        return _read_json(self.folder / "stage.json")
+        return read_record(self.folder / COMPLETE) or {}
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Run:
 
 def read_run(folder: Path) -> Run:
     """Read the record of a run, finished or not."""
-    record = _read_json(folder / "run.json")
+    record = read_record(folder / "run.json")
     if not record:
         raise DataError(
             f"{folder}: no readable run.json, so this is not the folder of a run; give the folder "
@@ -96,11 +96,3 @@ def read_run(folder: Path) -> Run:
         environment=record.get("environment", {}),
         jobs=jobs,
     )
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
-from pretrained_2d.setting import setting
+from pretrained_2d.setting import setting, settings_of
 from videopipe.pipeline.stage import Inputs, Kind, Stage, Summary
 
 
@@ -63,11 +63,9 @@ def run(config: AdoptConfig, inputs: Inputs, out: Path) -> Summary:
             f"{config.checkpoint} is a file of weights: set 'architecture' to its network "
             "(`videopipe models` lists them)"
         )
-    given = {field.name: getattr(config, field.name) for field in fields(Adoption)}
-    given["architecture"] = config.architecture or ""
-    if config.labels_file is not None:
-        given["labels"] = read_labels(str(config.labels_file))
-    card, report = adopt(Adoption(**given), out)
+    labels = config.labels if config.labels_file is None else read_labels(str(config.labels_file))
+    request = settings_of(Adoption, config, architecture=config.architecture or "", labels=labels)
+    card, report = adopt(request, out)
     return {
         "architecture": card.architecture,
         "axes": card.ndim,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pretrained_2d.setting import setting
+from pretrained_2d.setting import setting, settings_of
 from videopipe.dataset.layouts.division import Division, Layout, Validation
 from videopipe.pipeline.stage import Failure, Input, Inputs, Kind, Result, Stage, Summary
 
@@ -69,21 +69,11 @@ def run(config: DecodeConfig, inputs: Inputs, out: Path) -> Summary:
     from videopipe.dataset.manifest import write_manifest
     from videopipe.system.progress import detail_line, log_line
 
-    division = Division(
-        split=config.split,
-        validation=config.validation,
-        val_fraction=config.val_fraction,
-        num_folds=config.num_folds,
-        fold=config.fold,
-        seed=config.seed,
-    )
     manifest = index_dataset(
         _data_folder(config, inputs),
         layout=config.layout,
-        division=division,
-        inspection=Inspection(
-            depth=config.depth, workers=config.workers, timeout_seconds=config.timeout_seconds
-        ),
+        division=settings_of(Division, config),
+        inspection=settings_of(Inspection, config),
         folder=out,
         frame_rate=config.frame_rate,
     )

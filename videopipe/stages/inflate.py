@@ -1,9 +1,9 @@
 """Inflate a 2D network along time, and test it on still videos."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
-from pretrained_2d.setting import setting
+from pretrained_2d.setting import setting, settings_of
 from videopipe.inflation.options import InflationOptions
 from videopipe.pipeline.stage import Input, Inputs, Kind, Stage, Summary
 
@@ -26,8 +26,7 @@ class InflateConfig(InflationOptions):
     @property
     def options(self) -> InflationOptions:
         """The options of the inflation itself."""
-        names = [field.name for field in fields(InflationOptions)]
-        return InflationOptions(**{name: getattr(self, name) for name in names})
+        return settings_of(InflationOptions, self)
 
 
 def run(config: InflateConfig, inputs: Inputs, out: Path) -> Summary:

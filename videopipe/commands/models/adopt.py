@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from videopipe.commands.arguments import add_old_name, check_out_folder, settings_of
+from pretrained_2d.setting import settings_of
+from videopipe.commands.arguments import add_old_name, check_out_folder
 
 SUMMARY = "convert a checkpoint of another program, with a report of every tensor"
 EXAMPLES = """  videopipe adopt resnet18.pth --architecture timm/resnet18 --out models/resnet18

@@ -6,7 +6,8 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from videopipe.commands.arguments import check_out_folder, settings_of
+from pretrained_2d.setting import settings_of
+from videopipe.commands.arguments import check_out_folder
 from videopipe.errors import ConfigError
 from videopipe.inflation.options import InflationOptions
 

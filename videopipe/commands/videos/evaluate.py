@@ -4,7 +4,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from videopipe.commands.arguments import add_layout_arguments, name_option, settings_of
+from pretrained_2d.setting import settings_of
+from videopipe.commands.arguments import add_layout_arguments, name_option
 from videopipe.commands.videos.predict import add_execution, add_sampling
 from videopipe.dataset.layouts.division import Division
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
+from pretrained_2d.setting import settings_of
 from videopipe.commands.arguments import (
     add_old_name,
     add_progress_argument,
     name_option,
     number_or,
-    settings_of,
 )
 from videopipe.commands.videos.timeline_options import (
     add_timeline,

@@ -8,7 +8,7 @@ import numpy as np
 
 from videopipe.evaluation.score_table import Metrics, ScoreTable, read_metrics, read_scores
 from videopipe.evaluation.statistics import Integers
-from videopipe.report.page import Cell, Section, Table
+from videopipe.report.page import MOST_ROWS, Cell, Section, Table
 from videopipe.report.pictures import plots
 from videopipe.report.pictures.canvas import Picture
 from videopipe.report.pictures.filmstrip import StripRequest, film_strips
@@ -16,7 +16,6 @@ from videopipe.report.sections.multi_label import multi_label_section
 
 NUM_STRIPS = 6  # of mistakes, and of correct predictions
 NUM_PAIRS = 10
-MOST_ROWS = 300
 # The most classes in a picture, which keeps labels readable and bounds its size.
 MOST_CONFUSED = 30
 LOWEST, HIGHEST = 30, 10
@@ -142,7 +141,7 @@ def _videos(table: ScoreTable) -> Table:
         rows.append((path, true, table.labels[predicted], score, bool(right)))
     columns = ("video", "true", "predicted", "probability", "right")
     title = "Every video"
-    if len(rows) > MOST_ROWS:  # more make a page slow to open
+    if len(rows) > MOST_ROWS:
         rows = sorted(rows, key=lambda row: (bool(row[4]), -float(row[3] or 0.0)))[:MOST_ROWS]
         title = (
             f"{MOST_ROWS} of {len(paths)} videos, the most confident mistakes first "

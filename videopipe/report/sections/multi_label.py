@@ -5,10 +5,9 @@ from pathlib import Path
 import numpy as np
 
 from videopipe.evaluation.score_table import Metrics, ScoreTable
-from videopipe.report.page import Cell, Section, Table
+from videopipe.report.page import MOST_ROWS, Cell, Section, Table
 from videopipe.report.pictures import plots
 
-MOST_ROWS = 300
 MOST_CLASSES = 40  # in the picture, the lowest
 NUM_NAMED = 3  # classes with the highest probabilities of a video
 

@@ -5,11 +5,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from videopipe.report.page import Section, Table
+from videopipe.report.page import MOST_ROWS, Section, Table
 from videopipe.report.pictures import plots
 from videopipe.report.pictures.canvas import BLUE, INK, PAGE_BLUE, Picture
-
-MOST_ROWS = 300  # more make a page slow to open
 
 
 def comparison_section(name: str, title: str, folder: Path) -> Section:

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from videopipe.dataset.lists.video_range import text_as_path
-from videopipe.report.page import Section, Table
+from videopipe.report.page import MOST_ROWS, Section, Table
 from videopipe.report.pictures.canvas import Picture
 from videopipe.report.pictures.timeline_strip import TimelineRequest, timeline_svgs
 from videopipe.system.progress import counted
 
 TIMELINE_FILE = "timeline.json"
-MOST_ROWS = 300  # more make a page slow to open
 MOST_STRIPS = 12
 Timeline = Mapping[str, Any]  # a video of a timeline file: path, duration_seconds, segments
 
