@@ -69,7 +69,7 @@ class Stream:
         if not isinstance(logits, Tensor) or logits.ndim != 2:
             raise InflationError(
                 "the network outputs maps, which cannot be averaged over time; stream a network "
-                "that outputs logits or features"
+                "of logits or features"
             )
         self.num_steps += 1
         if self.logits is None:

@@ -1,5 +1,7 @@
 """From a planned layer to the module that takes its place."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -41,25 +43,13 @@ def replacement(
 
 
 def _along_time(planned: PlannedLayer, plan: InflationPlan, batch: FoldedBatch) -> nn.Module:
-    options, causal = plan.options, not plan.options.bidirectional
+    options = plan.options
+    place: dict[str, Any] = {"channel_dim": planned.channel_dim, "reduction": planned.reduction}
+    place["causal"] = not options.bidirectional
     if options.method == "shift":
-        return TimeShift(
-            planned.channels,
-            batch,
-            channel_dim=planned.channel_dim,
-            padding=options.padding,
-            reduction=planned.reduction,
-            causal=causal,
-        )
+        return TimeShift(planned.channels, batch, padding=options.padding, **place)
     if options.method == "attention":
-        return TimeAttention(
-            planned.channels,
-            batch,
-            heads=options.attention_heads,
-            channel_dim=planned.channel_dim,
-            reduction=planned.reduction,
-            causal=causal,
-        )
+        return TimeAttention(planned.channels, batch, heads=options.attention_heads, **place)
     if options.method == "adapter":
         width = options.adapter_width or max(1, planned.channels // 4)
         mixing = _mixing(width, -1, planned, plan, batch)
