@@ -57,8 +57,13 @@ def _differ_in_channels(tensor: Tensor, wanted: Tensor) -> bool:
     )
 
 
-# Position tables of networks that timm does not convert, with the tokens before the grid.
-POSITIONS = {"positions": "class_token", "network.encoder.pos_embedding": "network.class_token"}
+# Position tables that timm does not convert, with the parameter of a token before the grid. In the
+# attention pool of CLIP's ResNets the token is the mean over the grid.
+POSITIONS = {
+    "positions": "class_token",
+    "network.encoder.pos_embedding": "network.class_token",
+    "network.head.pos_embed": "network.head.pos_embed",
+}
 
 
 def with_positions(match: Match, network: nn.Module) -> tuple[Match, list[str]]:
@@ -68,11 +73,13 @@ def with_positions(match: Match, network: nn.Module) -> tuple[Match, list[str]]:
     wanted, tensors, notes = network.state_dict(), dict(match.tensors), []
     for name, token in POSITIONS.items():
         table = tensors.get(name)
-        if table is None or table.shape == wanted[name].shape or table.ndim != 3:
+        if table is None or table.shape == wanted[name].shape:
             continue
         before = int(token in wanted)
-        side = round((wanted[name].shape[1] - before) ** 0.5)
-        if round((table.shape[1] - before) ** 0.5) ** 2 + before == table.shape[1]:
-            tensors[name] = resample_abs_pos_embed(table, [side, side], num_prefix_tokens=before)
+        side = round((wanted[name].shape[-2] - before) ** 0.5)
+        if round((table.shape[-2] - before) ** 0.5) ** 2 + before == table.shape[-2]:
+            rows = table.reshape(1, *table.shape[-2:])
+            resampled = resample_abs_pos_embed(rows, [side, side], num_prefix_tokens=before)
+            tensors[name] = resampled.reshape(*table.shape[:-2], *resampled.shape[1:])
             notes.append(f"{name}: {tuple(table.shape)} resampled to {side} × {side} positions")
     return replace(match, tensors=tensors), notes

@@ -182,6 +182,32 @@ def test_position_tables_follow_the_image_size(architecture, options, name, tmp_
     assert card.options["image_size"] == 96
 
 
+def test_a_position_table_that_cannot_be_resampled_names_the_option(tmp_path: Path) -> None:
+    options = {"depth": 1, "width": 12}
+    state = build("vit_base", image_size=64, **options).state_dict()
+    torch.save({**state, "positions": torch.zeros(1, 40, 12)}, tmp_path / "w.pth")
+    request = Adoption(
+        checkpoint=tmp_path / "w.pth", architecture="vit_base", image_size=96, options=options
+    )
+    with pytest.raises(CheckpointError, match="cannot be resampled: give --image-size of the file"):
+        adopt(request, tmp_path / "model")
+
+
+@pytest.mark.slow
+def test_the_attention_pool_of_a_resnet_of_clip_follows_the_image_size(tmp_path: Path) -> None:
+    theirs = build("timm/resnet50_clip", num_classes=0, image_size=128).network.eval()
+    torch.save(theirs.state_dict(), tmp_path / "w.pth")
+    request = Adoption(
+        checkpoint=tmp_path / "w.pth", architecture="timm/resnet50_clip", image_size=96, head="drop"
+    )
+    _, report = adopt(request, tmp_path / "model")
+    assert "network.head.pos_embed: (17, 2048) resampled to 3 × 3 positions" in report.notes
+    network, _ = load_checkpoint(tmp_path / "model")
+    images = torch.randn(1, 3, 96, 96)
+    with torch.no_grad():  # timm resamples the table in the forward pass
+        torch.testing.assert_close(network.embed(images), theirs(images), rtol=1e-4, atol=1e-5)
+
+
 def test_labels_contradict_a_dropped_head(tmp_path: Path) -> None:
     dino_file(tmp_path / "dino.pth")
     request = Adoption(
