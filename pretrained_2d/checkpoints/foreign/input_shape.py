@@ -1,11 +1,15 @@
 """Fit a foreign checkpoint to other numbers of input channels and other image sizes."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from math import isqrt
 
 from torch import Tensor, nn
 
 from pretrained_2d.checkpoints.foreign.names.matching import Match
 from pretrained_2d.errors import CheckpointError
+
+MOST_TOKENS = 8  # class, distillation and register tokens before the grid of a position table
 
 
 def first_layers(network: nn.Module) -> tuple[str, ...]:
@@ -57,22 +61,40 @@ def _differ_in_channels(tensor: Tensor, wanted: Tensor) -> bool:
     )
 
 
-# Position tables of networks that timm does not convert, with the tokens before the grid.
-POSITIONS = {"positions": "class_token", "network.encoder.pos_embedding": "network.class_token"}
-
-
 def with_positions(match: Match, network: nn.Module) -> tuple[Match, list[str]]:
-    """Position tables resampled to the network's grid (bicubic, as timm does it)."""
-    from timm.layers.pos_embed import resample_abs_pos_embed
-
+    """Position tables resampled to the network's grid (bicubic), where timm has not done it."""
     wanted, tensors, notes = network.state_dict(), dict(match.tensors), []
-    for name, token in POSITIONS.items():
-        table = tensors.get(name)
-        if table is None or table.shape == wanted[name].shape or table.ndim != 3:
+    for name, table in match.tensors.items():
+        if not name.rpartition(".")[2].startswith("pos") or table.shape == wanted[name].shape:
             continue
-        before = int(token in wanted)
-        side = round((wanted[name].shape[1] - before) ** 0.5)
-        if round((table.shape[1] - before) ** 0.5) ** 2 + before == table.shape[1]:
-            tensors[name] = resample_abs_pos_embed(table, [side, side], num_prefix_tokens=before)
-            notes.append(f"{name}: {tuple(table.shape)} resampled to {side} × {side} positions")
+        resampled = _resampled(table, wanted[name].shape)
+        if resampled is not None:
+            tensors[name] = resampled
+            notes.append(f"{name}: {tuple(table.shape)} resampled to {tuple(resampled.shape)}")
     return replace(match, tensors=tensors), notes
+
+
+def _resampled(table: Tensor, shape: Sequence[int]) -> Tensor | None:
+    """A table of positions for another grid; None if it is not of a square grid of positions.
+
+    (…, positions, channels) with tokens before the grid, (1, channels, height, width), or
+    (1, height, width, channels).
+    """
+    from timm.layers.pos_embed import resample_abs_pos_embed, resample_abs_pos_embed_nhwc
+
+    if table.ndim != len(shape) or table.ndim not in (2, 3, 4):
+        return None
+    if table.ndim == 4 and table.shape[1] == shape[1]:
+        last = table.permute(0, 2, 3, 1)
+        return resample_abs_pos_embed_nhwc(last, list(shape[2:])).permute(0, 3, 1, 2)
+    if table.shape[-1] != shape[-1]:
+        return None
+    if table.ndim == 4:
+        return resample_abs_pos_embed_nhwc(table, list(shape[1:3]))
+    for tokens in range(MOST_TOKENS + 1):
+        old, side = isqrt(max(table.shape[-2] - tokens, 0)), isqrt(max(shape[-2] - tokens, 0))
+        if (old**2 + tokens, side**2 + tokens) == (table.shape[-2], shape[-2]):
+            rows = table.reshape(1, *table.shape[-2:])
+            grid = resample_abs_pos_embed(rows, [side, side], num_prefix_tokens=tokens)
+            return grid.reshape(tuple(shape))
+    return None

@@ -253,13 +253,17 @@ def _leftovers(
             f"{file.path} does not fit {architecture} (best of all known names: "
             f"{match.convention}, {len(fitted)} of {len(wanted)} tensors):\n"
             + side_by_side(problems)
-            + _hint(architecture, match, head)
+            + _hint(architecture, match, head, wanted)
         )
     return tuple(left_out), tuple(name for name in new if not name.endswith(COUNTER))
 
 
-def _hint(architecture: str, match: Match, head: HeadChoice | None) -> str:
+def _hint(
+    architecture: str, match: Match, head: HeadChoice | None, wanted: Mapping[str, Tensor]
+) -> str:
     """A sentence that names the option that may help."""
+    if any("pos" in name and t.shape != wanted[name].shape for name, t in match.tensors.items()):
+        return "\npositions of this network cannot be resampled: give --image-size of the file"
     if any(name.endswith("attn.qkv.bias") for name in match.unknown):
         return f"\nbiases of attention: try --architecture {architecture}_qkvb, if timm has it"
     if head == "strict":

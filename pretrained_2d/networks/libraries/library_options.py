@@ -25,11 +25,11 @@ _TIMM = """
     head_init_scale head_norm_first img_size in_chans init_values kernel_size kernel_sizes
     layer_scale_init_value layers legacy ls_init_value mlp_ratio mlp_ratios no_embed_class norm_eps
     norm_layer num_blocks num_features num_heads num_reg_tokens output_stride patch_drop_rate
-    patch_size pool_include_prefix pool_size pos_drop_rate pos_embed pre_norm proj_bias
-    proj_drop_rate qk_norm qkv_bias qkv_fused reduction reg_tokens rel_pos_type rope_temperature
-    se_ratio sr_ratios stem_chs stem_size stem_type stem_width strict_img_size swiglu_mlp
-    use_abs_pos_emb use_fc_norm use_grn use_pos_embed use_rel_pos_bias use_rot_pos_emb width
-    width_mult widths window_ratio window_size window_sizes zero_init_last
+    patch_size pool_include_prefix pool_size pos_drop_rate pos_embed pre_norm
+    pretrained_window_sizes proj_bias proj_drop_rate qk_norm qkv_bias qkv_fused reduction reg_tokens
+    rel_pos_type rope_temperature se_ratio sr_ratios stem_chs stem_size stem_type stem_width
+    strict_img_size swiglu_mlp use_abs_pos_emb use_fc_norm use_grn use_pos_embed use_rel_pos_bias
+    use_rot_pos_emb width width_mult widths window_ratio window_size window_sizes zero_init_last
 """
 _TORCHVISION = """
     activation_dropout alpha attention_dropout aux_logits bn_size block_config depths drop_rate

@@ -8,7 +8,7 @@ from torch import Tensor
 
 Rules = tuple[tuple[str, str], ...]  # (pattern, replacement), all applied in turn
 
-_PREFIXES = r"^(vit|dinov2|dinov2_with_registers|dinov3_vit|beit|swin|vision_model|model)\."
+_PREFIXES = r"^(vit|dinov2|dinov2_with_registers|dinov3_vit|beit|swin|swinv2|vision_model|model)\."
 _TRANSFORMER: Rules = (
     (_PREFIXES, ""),
     (_PREFIXES, ""),
@@ -51,6 +51,11 @@ _SWIN: Rules = (
     *((rf"^layers\.{i}\.downsample\.", f"layers.{i + 1}.downsample.") for i in (2, 1, 0)),
     (r"^head\.", "head.fc."),
 )
+_SWINV2: Rules = (
+    *_SWIN,
+    (r"\.attention\.(logit_scale)$", r".attn.\1"),
+    (r"\.attention\.continuous_position_bias_mlp\.", ".attn.cpb_mlp."),
+)
 _CONVNEXT: Rules = (
     (r"^convnext(v2)?\.", ""),
     (r"^embeddings\.patch_embeddings\.", "stem.0."),
@@ -65,6 +70,16 @@ _CONVNEXT: Rules = (
     (r"\.layer_scale_parameter$", ".gamma"),
     (r"^layernorm\.", "head.norm."),
     (r"^classifier\.", "head.fc."),
+)
+_DINOV3_CONVNEXT: Rules = (
+    (r"^model\.", ""),
+    (r"^stages\.0\.downsample_layers\.", "stem."),
+    (r"\.downsample_layers\.", ".downsample."),
+    (r"\.layers\.(\d+)\.", r".blocks.\1."),
+    (r"\.depthwise_conv\.", ".conv_dw."),
+    (r"\.layer_norm\.", ".norm."),
+    (r"\.pointwise_conv(\d)\.", r".mlp.fc\1."),
+    (r"^layer_norm\.", "head.norm."),
 )
 _RESNET: Rules = (
     (r"^resnet\.", ""),
@@ -82,10 +97,12 @@ RULES: Mapping[str, Rules] = {
     "dinov2": _VIT,
     "dinov2_with_registers": _VIT,
     "dinov3_vit": _BEIT,
+    "dinov3_convnext": _DINOV3_CONVNEXT,
     "clip_vision_model": _VIT,
     "siglip_vision_model": _VIT,
     "beit": _BEIT,
     "swin": _SWIN,
+    "swinv2": _SWINV2,
     "convnext": _CONVNEXT,
     "convnextv2": _CONVNEXT,
     "resnet": _RESNET,
@@ -104,9 +121,9 @@ def timm_tensors(model_type: str, tensors: Mapping[str, Tensor]) -> dict[str, Te
         for pattern, replacement in RULES[model_type]:
             name = re.sub(pattern, replacement, name)
         renamed[name] = tensor
-    if model_type in ("convnext", "convnextv2", "resnet"):
+    if model_type in ("convnext", "convnextv2", "dinov3_convnext", "resnet"):
         return renamed
-    separate_bias = model_type in ("beit", "dinov3_vit")
+    separate_bias = model_type in ("beit", "dinov3_vit", "swinv2")
     tensors = _with_tokens(_split_pool(_joined(renamed, separate_bias=separate_bias)))
     if model_type == "dinov2_with_registers":
         # timm's position table is of patches only; the class token has its position inside.

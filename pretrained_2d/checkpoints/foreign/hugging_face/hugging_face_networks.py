@@ -133,6 +133,19 @@ def _swin(config: Config) -> Network:
     }
 
 
+def _swinv2(config: Config) -> Network:
+    _, options = _swin(config)
+    windows = list(config.get("pretrained_window_sizes", ()))
+    windows = (windows + [0] * len(options["depths"]))[: len(options["depths"])]
+    return "swinv2_tiny_window8_256", {**options, "pretrained_window_sizes": windows}
+
+
+def _dinov3_convnext(config: Config) -> Network:
+    _, options = _convnext(config)
+    epsilon = config.get("layer_norm_eps", 1e-6)
+    return "convnext_tiny", {**options, "norm_epsilon": epsilon, "head_norm_epsilon": epsilon}
+
+
 def _convnext(config: Config) -> Network:
     if config.get("num_stages", 4) != 4:
         raise CheckpointError(f"config.json: num_stages is {config['num_stages']}; expected 4")
@@ -170,10 +183,12 @@ NETWORKS: Mapping[str, Callable[[Config], Network]] = {
     "dinov2": _dinov2,
     "dinov2_with_registers": _dinov2,
     "dinov3_vit": _dinov3,
+    "dinov3_convnext": _dinov3_convnext,
     "clip_vision_model": _clip,
     "siglip_vision_model": _siglip,
     "beit": _beit,
     "swin": _swin,
+    "swinv2": _swinv2,
     "convnext": _convnext,
     "convnextv2": _convnext,
     "resnet": _resnet,

@@ -18,12 +18,14 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
+from torch.serialization import MAGIC_NUMBER
 
 from pretrained_2d.checkpoints.foreign.tensor_files.entries import unwrap
 from pretrained_2d.checkpoints.foreign.tensor_files.pickles import (
     PLAIN_DATA,
     RefusedPickleError,
     class_in,
+    load_newer_archive,
     load_plain_pickle,
 )
 from pretrained_2d.errors import CheckpointError
@@ -41,6 +43,7 @@ OTHER_FORMATS = {
     b"GGUF": "a GGUF file",
     b"\x08\x07\x12": "an ONNX graph",
     b"\x08\x08\x12": "an ONNX graph",
+    b"\x1f\x8b": "a gzip archive, to be unpacked first,",
 }
 
 
@@ -181,14 +184,12 @@ def _read_pickled(path: Path) -> Any:
     except pickle.UnpicklingError as error:
         if _is_torchscript(path) or "TorchScript" in str(error):
             raise CheckpointError(_TORCHSCRIPT.format(path)) from error
-        if zipfile.is_zipfile(path):
-            raise CheckpointError(_refusal(path, class_in(str(error)))) from error
-        return _read_plain_pickle(path, class_in(str(error)))
+        return _read_unpickled(path, error)
     except (RuntimeError, EOFError, ValueError, KeyError, OSError, IndexError) as error:
         if _is_torchscript(path):
             raise CheckpointError(_TORCHSCRIPT.format(path)) from error
         if "magic number" in str(error):  # a plain pickle, which torch.load does not read
-            return _read_plain_pickle(path, "")
+            return _read_unpickled(path, None)
         reason = str(error).strip().splitlines()
         raise CheckpointError(
             f"{path} is damaged or not a PyTorch checkpoint ({reason[0] if reason else 'empty'}); "
@@ -199,29 +200,44 @@ def _read_pickled(path: Path) -> Any:
 _TORCHSCRIPT = "{} is a TorchScript program; save its state_dict() and adopt that"
 
 
-def _read_plain_pickle(path: Path, refused: str) -> Any:
-    """A pickle of tensors. Old files of torch.save begin with a pickled number: an error."""
+def _read_unpickled(path: Path, error_of_torch: pickle.UnpicklingError | None) -> Any:
+    """A pickle that `torch.load` refuses: a plain one, or one of a newer protocol."""
+    reason = str(error_of_torch or "")
+    newer = "Unsupported operand" in reason
+    archive = zipfile.is_zipfile(path)
+    if archive and not newer:
+        raise CheckpointError(_refusal(path, class_in(reason))) from error_of_torch
     try:
-        content = load_plain_pickle(path)
-        if isinstance(content, Mapping) or not refused:
-            return content
-        raise RefusedPickleError(refused)
+        content = load_newer_archive(path) if archive else load_plain_pickle(path)
     except RefusedPickleError as error:
         raise CheckpointError(_refusal(path, str(error))) from error
     except Exception as error:  # any bytes may follow the first
-        if refused:
-            raise CheckpointError(_refusal(path, refused)) from error
+        if reason:
+            raise CheckpointError(_refusal(path, class_in(reason))) from error
         raise CheckpointError(
             f"{path} is damaged or not a PyTorch checkpoint ({error}); copy or download it again"
         ) from error
+    if content == MAGIC_NUMBER and newer:
+        raise CheckpointError(
+            f"{path} is in the old format of torch.save, with a pickle protocol above 3, which "
+            f"PyTorch does not read without running code. {_SAVE_AGAIN}"
+        )
+    if content == MAGIC_NUMBER:
+        raise CheckpointError(_refusal(path, class_in(reason)))
+    return content
 
 
 def _refusal(path: Path, named: str) -> str:
     return (
         f"{path} is refused: it holds Python objects{f' ({named})' if named else ''}, and "
-        "loading those can run any code. In the program that wrote it, save the tensors alone: "
-        'torch.save(model.state_dict(), "weights.pth"), or as safetensors'
+        f"loading those can run any code. {_SAVE_AGAIN}"
     )
+
+
+_SAVE_AGAIN = (
+    "In the program that wrote it, save the tensors alone: "
+    'torch.save(model.state_dict(), "weights.pth"), or as safetensors'
+)
 
 
 def _is_torchscript(path: Path) -> bool:

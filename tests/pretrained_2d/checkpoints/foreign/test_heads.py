@@ -1,10 +1,12 @@
 """Common kinds of files: private heads, other heads, encoders, several networks in one file."""
 
+from math import isqrt
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import interpolate
 
 from pretrained_2d import CheckpointError, build, load_checkpoint
 from pretrained_2d.checkpoints.foreign import Adoption, TensorFile, adopt, load_foreign
@@ -176,10 +178,75 @@ def test_position_tables_follow_the_image_size(architecture, options, name, tmp_
     card, report = adopt(request, tmp_path / "model")
     network, _ = load_checkpoint(tmp_path / "model")
     assert network.state_dict()[name].shape[1] == 37
-    assert any("resampled to 6 × 6 positions" in note for note in report.notes)
+    assert any("resampled to (1, 37" in note for note in report.notes)
     torch.testing.assert_close(network.state_dict()[name][:, 0], theirs[name][:, 0])
     assert network(torch.randn(1, 3, 96, 96)).shape == (1, 3)
     assert card.options["image_size"] == 96
+
+
+def of_tokens(table: torch.Tensor) -> torch.Tensor:
+    return table.transpose(1, 2).unflatten(2, (isqrt(table.shape[1]), -1))
+
+
+def of_channels_last(table: torch.Tensor) -> torch.Tensor:
+    return table.permute(0, 3, 1, 2)
+
+
+def of_channels_first(table: torch.Tensor) -> torch.Tensor:
+    return table
+
+
+@pytest.mark.parametrize(
+    ("architecture", "options", "grid"),
+    [
+        ("timm/cait_xxs24_224", {"depth": 1, "embed_dim": 16}, of_tokens),
+        pytest.param("timm/volo_d1_224", {}, of_channels_last, marks=pytest.mark.slow),
+        ("timm/pit_ti_224", {}, of_channels_first),
+    ],
+)
+def test_position_tables_that_timm_leaves_are_resampled(
+    architecture, options, grid, tmp_path: Path
+) -> None:
+    theirs = build(architecture, num_classes=3, image_size=224, **options).network.state_dict()
+    torch.save(theirs, tmp_path / "w.pth")
+    request = Adoption(
+        checkpoint=tmp_path / "w.pth", architecture=architecture, image_size=128, options=options
+    )
+    _, report = adopt(request, tmp_path / "model")
+    assert any(note.startswith("network.pos_embed: ") for note in report.notes)
+    network, _ = load_checkpoint(tmp_path / "model")
+    found = grid(network.network.pos_embed)
+    expected = interpolate(
+        grid(theirs["pos_embed"]), found.shape[2:], mode="bicubic", antialias=True
+    )
+    torch.testing.assert_close(found, expected)
+    assert network(torch.randn(1, 3, 128, 128)).shape == (1, 3)
+
+
+def test_a_position_table_that_cannot_be_resampled_names_the_option(tmp_path: Path) -> None:
+    options = {"depth": 1, "width": 12}
+    state = build("vit_base", image_size=64, **options).state_dict()
+    torch.save({**state, "positions": torch.zeros(1, 40, 12)}, tmp_path / "w.pth")
+    request = Adoption(
+        checkpoint=tmp_path / "w.pth", architecture="vit_base", image_size=96, options=options
+    )
+    with pytest.raises(CheckpointError, match="cannot be resampled: give --image-size of the file"):
+        adopt(request, tmp_path / "model")
+
+
+@pytest.mark.slow
+def test_the_attention_pool_of_a_resnet_of_clip_follows_the_image_size(tmp_path: Path) -> None:
+    theirs = build("timm/resnet50_clip", num_classes=0, image_size=128).network.eval()
+    torch.save(theirs.state_dict(), tmp_path / "w.pth")
+    request = Adoption(
+        checkpoint=tmp_path / "w.pth", architecture="timm/resnet50_clip", image_size=96, head="drop"
+    )
+    _, report = adopt(request, tmp_path / "model")
+    assert "network.head.pos_embed: (17, 2048) resampled to (10, 2048)" in report.notes
+    network, _ = load_checkpoint(tmp_path / "model")
+    images = torch.randn(1, 3, 96, 96)
+    with torch.no_grad():  # timm resamples the table in the forward pass
+        torch.testing.assert_close(network.embed(images), theirs(images), rtol=1e-4, atol=1e-5)
 
 
 def test_labels_contradict_a_dropped_head(tmp_path: Path) -> None:

@@ -44,6 +44,11 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "ConvNextV2ForImageClassification", "ConvNextV2Config", {**STAGES, "num_labels": 3},
     ),
     "swin": ("SwinForImageClassification", "SwinConfig", {**SWIN, "num_labels": 3}),
+    "swinv2": (
+        "Swinv2ForImageClassification", "Swinv2Config",
+        {**SWIN, "pretrained_window_sizes": [3, 3, 3, 2], "num_labels": 3},
+    ),
+    "dinov3 convnext": ("DINOv3ConvNextModel", "DINOv3ConvNextConfig", STAGES),
     "resnet": (
         "ResNetForImageClassification", "ResNetConfig",
         {**RESNET, "hidden_sizes": [64, 96, 128, 160], "num_labels": 3},

@@ -165,7 +165,7 @@ class Attack:
         return Path.write_text, (self.target, "executed")
 
 
-@pytest.mark.parametrize("protocol", ["torch", "zip-free torch", "plain pickle"])
+@pytest.mark.parametrize("protocol", ["torch", "zip-free torch", "torch 4", "plain pickle"])
 @pytest.mark.parametrize("hidden", [False, True])
 def test_a_pickle_that_runs_code_is_refused(protocol: str, hidden: bool, tmp_path: Path) -> None:
     target = tmp_path / "executed.txt"
@@ -174,7 +174,10 @@ def test_a_pickle_that_runs_code_is_refused(protocol: str, hidden: bool, tmp_pat
     if protocol == "plain pickle":
         path.write_bytes(pickle.dumps(content))
     else:
-        torch.save(content, path, _use_new_zipfile_serialization=protocol == "torch")
+        newer, zipped = protocol == "torch 4", protocol != "zip-free torch"
+        torch.save(
+            content, path, pickle_protocol=4 if newer else 2, _use_new_zipfile_serialization=zipped
+        )
     with pytest.raises(CheckpointError, match=r"refused.*can run any code.*state_dict"):
         read_tensors(path)
     assert not target.exists()
