@@ -68,8 +68,43 @@ def test_folders_patterns_and_lists_of_a_bucket(in_bucket):
 
 
 def test_urls_that_cannot_be_read_here():
-    with pytest.raises(DataError, match="give files of this machine as plain paths"):
-        listed("file:///a.mp4")
+    for url, reason in {
+        "file:///a.mp4": "give files of this machine as plain paths",
+        "nowhere://films/a.mp4": "unknown protocol 'nowhere'; expected s3://",
+        "az://films/a.mp4": r"needs a driver that is not installed \(Install adlfs .*\)$",
+        "s3://": "names nothing; expected s3://BUCKET/videos/",
+        "https://no-such-host.invalid/": "Cannot connect to host no-such-host.invalid:443",
+    }.items():
+        with pytest.raises(DataError, match=reason):
+            listed(url)
+
+
+def test_folders_of_a_site_that_cannot_be_read_are_told(monkeypatch):
+    monkeypatch.setattr("videopipe.video.sources.remote.FIRST_PAUSE_SECONDS", 0.0)
+    with web_site() as site:
+        pages = {
+            "films/": ["a.mp4", "./", "?C=N;O=D", "../", "day1/", "day2/", "old/"],
+            "films/day1/": ["b.mp4", "more/"], "films/day1/more/": ["c.mp4"],
+            "films/old/": ["e.mp4"],
+        }  # fmt: skip
+        site.files = {
+            page: "".join(f'<a href="{name}">x</a>' for name in names).encode()
+            for page, names in pages.items()
+        }
+        site.busy["films/old/"] = 2
+        site.refused["films/day2/"] = 403
+        top = f"{site.url}/films"
+        listing = VideoListing([f"{top}/"])
+        found = [video.path.removeprefix(f"{top}/") for video in listing]
+        assert found == ["a.mp4", "day1/b.mp4", "day1/more/c.mp4", "old/e.mp4"]
+        denied = "access is denied (status 403); check the name and the credentials"
+        assert listing.problems == [f"{top}/day2/: folder cannot be read ({denied})"]
+        assert listing.skipped == {}
+        assert listed(f"{top}/day*/*.mp4") == [f"{top}/day1/b.mp4"]
+        assert listed(f"{top}/day*") == [f"{top}/day1/b.mp4", f"{top}/day1/more/c.mp4"]
+        assert listed(f"{top}/**/c.mp4") == [f"{top}/day1/more/c.mp4"]
+        with pytest.raises(DataError, match=r"/none/: no such object; folders and patterns of a w"):
+            listed(f"{site.url}/none/*.mp4")
 
 
 @pytest.mark.slow
