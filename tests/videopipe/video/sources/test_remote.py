@@ -100,7 +100,7 @@ def test_reasons_are_in_plain_words(site, monkeypatch):
         copied(f"{site.url}/a.mp4")
     with pytest.raises(DecodeError, match=r"host no-such-host\.invalid:443 \["):
         copied("https://no-such-host.invalid/a.mp4")
-    with pytest.raises(DecodeError, match="is not a valid URL$"):
+    with pytest.raises(DecodeError, match=r"is not a valid URL$"):
         copied("http:///a.mp4")
 
 
@@ -116,7 +116,7 @@ def test_buckets_that_are_not_there_and_keys_that_are_wrong(monkeypatch, tmp_pat
     with bucket("films", {}) as (variables, _):
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        with pytest.raises(DecodeError, match="no such object: there is no bucket of this name$"):
+        with pytest.raises(DecodeError, match=r"no such object: there is no bucket of this name$"):
             copied("s3://other/a.mp4")
         refuse_after(variables["AWS_ENDPOINT_URL"], b"0")
         try:
