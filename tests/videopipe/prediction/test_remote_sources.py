@@ -19,6 +19,7 @@ from tests.servers import bucket, web_site
 from videopipe.cli import main
 from videopipe.errors import DataError
 from videopipe.prediction.discovery import VideoListing
+from videopipe.video.sources import tar_shards
 
 QUICK = ["--device", "cpu", "--workers", "1", "--threads", "1"]
 PAUSED = "videopipe.prediction.table.parts:PartWriter.add"
@@ -214,6 +215,32 @@ def test_a_shard_behind_a_url(films, tmp_path, monkeypatch):
         assert listed(url) == [f"{url}/{name}" for name in contents]
         with local_copy(f"{url}/2.mp4") as copy:
             assert copy.read_bytes() == contents["2.mp4"]
+
+
+def test_the_indexes_of_shards_behind_urls_take_little_room(films, tmp_path, monkeypatch):
+    monkeypatch.setenv("VIDEOPIPE_SCRATCH", str(tmp_path / "scratch"))
+    shard = shard_of(tmp_path / "films.tar", {"a.mp4": b"a"}).read_bytes()
+    with web_site() as site:
+
+        def requests_of(number: int) -> list[str]:
+            """Of a listing in which no index is in memory."""
+            tar_shards._remote_members.cache_clear()
+            site.requests.clear()
+            listed(f"{site.url}/{number}.tar")
+            return [verb for verb, _, _ in site.requests]
+
+        site.files = {f"{number}.tar": shard for number in range(4)}
+        for number in (0, 1, 2):
+            assert "GET" in requests_of(number)
+        indexes = list((tmp_path / "scratch" / "indexes").iterdir())
+        size = sum(file.stat().st_size for file in indexes)
+        monkeypatch.setattr(tar_shards, "LARGEST_INDEXES_BYTES", size)
+        assert "GET" not in requests_of(0)
+        assert "GET" in requests_of(3)
+        assert len(list(indexes[0].parent.iterdir())) == 3
+        for number in (0, 2, 3):
+            assert "GET" not in requests_of(number)
+        assert "GET" in requests_of(1)  # which was not used for the longest time
 
 
 def test_a_compressed_shard_is_refused(tmp_path):

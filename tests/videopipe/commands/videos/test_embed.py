@@ -194,7 +194,7 @@ def test_killed_and_resumed_there_is_one_row_per_window(tiny_model, films, tmp_p
         (["--per", "frame"], "has no time axis, so there is no embedding per frame"),
         (["--per", "frame", "--stride-seconds", "1"], "--stride-seconds is for --per window"),
         (["--stride-seconds", "1"], "--stride-seconds is for windows; add --per window"),
-        (["--out", "x.xlsx"], "expected a name ending in .parquet, .csv, .jsonl, .arrow, .tar"),
+        (["--out", "x.xlsx"], ".arrow, .tar, .lance, or a folder (no suffix)"),
     ],
 )
 def test_bad_settings_are_refused(
