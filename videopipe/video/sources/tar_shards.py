@@ -60,7 +60,7 @@ def _remote_members(shard: str, version: tuple[str, ...]) -> Members:
         index.touch()
         return members
     except (OSError, ValueError):
-        index.touch()
+        pass
 
     def scan() -> Members:
         driver, path = file_system(shard)
