@@ -24,6 +24,7 @@ class Site:
     ranges: bool = True
     cut_after: dict[str, int] = field(default_factory=dict)  # bytes of each answer
     busy: Counter[str] = field(default_factory=Counter)  # answers with 503 that are left
+    refused: dict[str, int] = field(default_factory=dict)  # status of every answer
     slow_seconds: dict[str, float] = field(default_factory=dict)  # pause per 1,000 bytes
     swap: dict[str, bytes] = field(default_factory=dict)  # content after the first range
     requests: list[tuple[str, str, str]] = field(default_factory=list)
@@ -49,6 +50,9 @@ class Handler(BaseHTTPRequestHandler):
         if site.busy[name] > 0:
             site.busy[name] -= 1
             self.send_error(503)
+            return
+        if name in site.refused:
+            self.send_error(site.refused[name])
             return
         if f"{name}/" in site.files:  # a folder, as Apache, nginx and Python's server answer
             self.send_response(301)
@@ -144,6 +148,7 @@ class Objects:
 
     files: dict[str, bytes] = field(default_factory=dict)
     busy: int = 0  # answers with 503 that are left
+    refused: int | None = None  # status of every answer
     requests: list[str] = field(default_factory=list)
 
 
@@ -164,7 +169,9 @@ class GoogleHandler(BaseHTTPRequestHandler):
         path = address.path.removeprefix("/download")
         query = parse_qs(address.query)
         name = unquote(path.removeprefix(f"{place}/"))
-        if self.objects.busy:
+        if self.objects.refused:
+            self._send(self.objects.refused, b'{"error": {"message": "No access."}}')
+        elif self.objects.busy:
             self.objects.busy -= 1
             self._send(503, b"{}")
         elif path == place:

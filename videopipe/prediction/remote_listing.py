@@ -26,8 +26,15 @@ from videopipe.video.sources.addresses import (
     protocol_of,
 )
 from videopipe.video.sources.local_copy import local_copy
-from videopipe.video.sources.remote import file_system, join_url, parent_url, retried
+from videopipe.video.sources.remote import (
+    check_driver,
+    file_system,
+    join_url,
+    parent_url,
+    retried,
+)
 from videopipe.video.sources.tar_shards import DECOMPRESS, members_of
+from videopipe.video.sources.web_pages import linked_files
 
 
 class Listing(Protocol):
@@ -46,6 +53,9 @@ def expand_url(url: str, listing: Listing) -> Iterator[VideoRange]:
     protocol, rest = protocol_of(url), url.partition("://")[2]
     if protocol in ("file", "local"):
         raise DataError(f"{url}: give files of this machine as plain paths, such as {rest}")
+    check_driver(url)
+    if not rest.strip("/") and not is_in_one_process(url):
+        raise DataError(f"{url}: names nothing; expected s3://BUCKET/videos/ or https://HOST/a.mp4")
     if is_in_one_process(url):
         url = _own_url(url)
     name = urlsplit(url).path
@@ -98,7 +108,10 @@ def _objects(
     url: str, listing: Listing, find: Callable[[Any, str], list[str]]
 ) -> Iterator[VideoRange]:
     driver, path = file_system(url)
-    found = sorted(retried(url, lambda: find(driver, path)))
+    if protocol_of(url) in WEB:
+        found = sorted(linked_files(url, listing.problems.append))
+    else:
+        found = sorted(retried(url, lambda: find(driver, path)))
     if not found:
         listing.problems.append(f"{url}: nothing is found there")
     folders = _frame_folders(found)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pretrained_2d.checkpoints.card import ModelCard
 from pretrained_2d.checkpoints.folder import CARD
 from videopipe.models import check_predicts, load_model
+from videopipe.prediction.embedding.clip_embedder import ClipEmbedder, measure
 from videopipe.prediction.table.rows import Columns, PredictionRow
 from videopipe.scoring.engine import Engine
 from videopipe.scoring.scores import VideoScores
@@ -66,9 +67,16 @@ class TableRequest:
             top_k=self.top_k,
             scores=self.scores,
             embeddings=self.scoring.embeddings,
+            embedding_size=self._embedding_size(card) if self.scoring.embeddings else -1,
             windows=self.scoring.windows,
             shots=self.scoring.windows and self.scoring.within_shots,
         )
+
+    def _embedding_size(self, card: ModelCard) -> int:
+        """How many numbers the input of the classifier has, from one pass over a black clip."""
+        network = load_model(self.model)[0].eval()
+        num_frames, _ = self.scoring.clip_shape(card)
+        return measure(ClipEmbedder(network, card, per_step=False), card, num_frames)[1]
 
     def identity(self, card: ModelCard) -> dict[str, Any]:
         """What decides the rows. The card holds the digest of the weights."""

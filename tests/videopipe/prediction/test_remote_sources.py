@@ -19,6 +19,7 @@ from tests.servers import bucket, web_site
 from videopipe.cli import main
 from videopipe.errors import DataError
 from videopipe.prediction.discovery import VideoListing
+from videopipe.video.sources import tar_shards
 
 QUICK = ["--device", "cpu", "--workers", "1", "--threads", "1"]
 PAUSED = "videopipe.prediction.table.parts:PartWriter.add"
@@ -68,8 +69,43 @@ def test_folders_patterns_and_lists_of_a_bucket(in_bucket):
 
 
 def test_urls_that_cannot_be_read_here():
-    with pytest.raises(DataError, match="give files of this machine as plain paths"):
-        listed("file:///a.mp4")
+    for url, reason in {
+        "file:///a.mp4": "give files of this machine as plain paths",
+        "nowhere://films/a.mp4": "unknown protocol 'nowhere'; expected s3://",
+        "az://films/a.mp4": r"needs a driver that is not installed \(Install adlfs .*\)$",
+        "s3://": "names nothing; expected s3://BUCKET/videos/",
+        "https://no-such-host.invalid/": "Cannot connect to host no-such-host.invalid:443",
+    }.items():
+        with pytest.raises(DataError, match=reason):
+            listed(url)
+
+
+def test_folders_of_a_site_that_cannot_be_read_are_told(monkeypatch):
+    monkeypatch.setattr("videopipe.video.sources.remote.FIRST_PAUSE_SECONDS", 0.0)
+    with web_site() as site:
+        pages = {
+            "films/": ["a.mp4", "./", "?C=N;O=D", "../", "day1/", "day2/", "old/"],
+            "films/day1/": ["b.mp4", "more/"], "films/day1/more/": ["c.mp4"],
+            "films/old/": ["e.mp4"],
+        }  # fmt: skip
+        site.files = {
+            page: "".join(f'<a href="{name}">x</a>' for name in names).encode()
+            for page, names in pages.items()
+        }
+        site.busy["films/old/"] = 2
+        site.refused["films/day2/"] = 403
+        top = f"{site.url}/films"
+        listing = VideoListing([f"{top}/"])
+        found = [video.path.removeprefix(f"{top}/") for video in listing]
+        assert found == ["a.mp4", "day1/b.mp4", "day1/more/c.mp4", "old/e.mp4"]
+        denied = "access is denied (status 403); check the name and the credentials"
+        assert listing.problems == [f"{top}/day2/: folder cannot be read ({denied})"]
+        assert listing.skipped == {}
+        assert listed(f"{top}/day*/*.mp4") == [f"{top}/day1/b.mp4"]
+        assert listed(f"{top}/day*") == [f"{top}/day1/b.mp4", f"{top}/day1/more/c.mp4"]
+        assert listed(f"{top}/**/c.mp4") == [f"{top}/day1/more/c.mp4"]
+        with pytest.raises(DataError, match=r"/none/: no such object; folders and patterns of a w"):
+            listed(f"{site.url}/none/*.mp4")
 
 
 @pytest.mark.slow
@@ -179,6 +215,32 @@ def test_a_shard_behind_a_url(films, tmp_path, monkeypatch):
         assert listed(url) == [f"{url}/{name}" for name in contents]
         with local_copy(f"{url}/2.mp4") as copy:
             assert copy.read_bytes() == contents["2.mp4"]
+
+
+def test_the_indexes_of_shards_behind_urls_take_little_room(films, tmp_path, monkeypatch):
+    monkeypatch.setenv("VIDEOPIPE_SCRATCH", str(tmp_path / "scratch"))
+    shard = shard_of(tmp_path / "films.tar", {"a.mp4": b"a"}).read_bytes()
+    with web_site() as site:
+
+        def requests_of(number: int) -> list[str]:
+            """Of a listing in which no index is in memory."""
+            tar_shards._remote_members.cache_clear()
+            site.requests.clear()
+            listed(f"{site.url}/{number}.tar")
+            return [verb for verb, _, _ in site.requests]
+
+        site.files = {f"{number}.tar": shard for number in range(4)}
+        for number in (0, 1, 2):
+            assert "GET" in requests_of(number)
+        indexes = list((tmp_path / "scratch" / "indexes").iterdir())
+        size = sum(file.stat().st_size for file in indexes)
+        monkeypatch.setattr(tar_shards, "LARGEST_INDEXES_BYTES", size)
+        assert "GET" not in requests_of(0)
+        assert "GET" in requests_of(3)
+        assert len(list(indexes[0].parent.iterdir())) == 3
+        for number in (0, 2, 3):
+            assert "GET" not in requests_of(number)
+        assert "GET" in requests_of(1)  # which was not used for the longest time
 
 
 def test_a_compressed_shard_is_refused(tmp_path):

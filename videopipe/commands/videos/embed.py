@@ -69,10 +69,16 @@ def main(args: argparse.Namespace) -> int:
 def _request(args: argparse.Namespace) -> "EmbeddingRequest":
     from videopipe.errors import ConfigError
     from videopipe.prediction.embedding.embedding_request import INDEX, EmbeddingRequest
+    from videopipe.prediction.table.formats import FORMATS
 
     if args.stride_seconds is not None and args.per == "video":
         raise ConfigError(["--stride-seconds is for windows; add --per window"])
     out = Path(args.out)
     npy = not out.suffix
+    if not npy and out.suffix.lower() not in FORMATS:
+        known = ", ".join(FORMATS)
+        raise ConfigError(
+            [f"--out is '{out}'; expected a name ending in {known}, or a folder (no suffix)"]
+        )
     out = out / INDEX if npy else out
     return request_of(EmbeddingRequest, args, out, npy=npy, windows=args.per != "video")

@@ -119,7 +119,7 @@ def _draw(one: "VideoTimeline", settings: "TimelineSettings") -> str:
     from videopipe.dataset.lists.video_range import text_as_path
     from videopipe.report.pictures.timeline_strip import TimelineRequest, timeline_svgs
 
-    request = TimelineRequest(text_as_path(one.path), one.duration_seconds, one.segments)
+    request = TimelineRequest(text_as_path(one.path), one.duration_seconds, one.segments, one.error)
     ((svg, _),) = timeline_svgs([request], _words(settings))
     return svg
 

@@ -31,6 +31,7 @@ class Columns:
     top_k: int = 5
     scores: bool = False  # all probabilities, in the order of `labels`
     embeddings: bool = False
+    embedding_size: int = -1  # numbers of each; -1: not known
     windows: bool = False  # one row per window instead of one per video
     shots: bool = False  # the number of the shot of a window
 
@@ -45,7 +46,7 @@ class Columns:
         if self.scores:
             fields.append(("scores", pa.list_(pa.float32())))
         if self.embeddings:
-            fields.append(("embedding", pa.list_(pa.float32())))
+            fields.append(("embedding", pa.list_(pa.float32(), self.embedding_size)))
         if self.shots:
             fields.append(("shot", pa.int64()))  # cuts before the window
         if self.windows:
@@ -59,8 +60,7 @@ class Columns:
 
     def rows(self, scores: "VideoScores") -> list[PredictionRow]:
         """The row of one result. An embedding stays an array, which Arrow takes as it is."""
-        row = make_row(scores, self)
-        return [row | {"embedding": scores.embedding} if self.embeddings else row]
+        return [make_row(scores, self, as_array=True)]
 
     @property
     def num_top(self) -> int:
@@ -100,14 +100,14 @@ def base_row(scores: "VideoScores") -> PredictionRow:
     }
 
 
-def make_row(scores: "VideoScores", columns: Columns) -> PredictionRow:
-    """One row of the table."""
+def make_row(scores: "VideoScores", columns: Columns, *, as_array: bool = False) -> PredictionRow:
+    """One row of the table; its embedding as an array, or as numbers for JSON."""
     row = base_row(scores)
     row |= _best(scores.probabilities, columns)
     if columns.scores:
         row["scores"] = decimals(scores.probabilities)
     if columns.embeddings:
-        row["embedding"] = decimals(scores.embedding)
+        row["embedding"] = scores.embedding if as_array else decimals(scores.embedding)
     if columns.shots:
         row["shot"] = scores.shot
     if columns.windows:

@@ -77,6 +77,7 @@ def as_json(one: VideoTimeline) -> dict[str, Any]:
         "path": one.path,
         "duration_seconds": one.duration_seconds,
         "segments": [segment._asdict() for segment in one.segments],
+        "error": one.error,
     }
 
 
@@ -105,6 +106,8 @@ def _srt(one: VideoTimeline, _: TimelineSettings) -> str:
 
 def _vtt(one: VideoTimeline, settings: TimelineSettings) -> str:
     words = ", ".join(f"{name} {value:g}" for name, value in asdict(settings).items())
+    if one.error is not None:
+        words += f"\n\nNOTE no result: {_escaped(one.error)}"
     cues = [
         f"{_clock(segment.start_seconds, '.')} --> {_clock(segment.end_seconds, '.')}\n"
         f"{_escaped(_caption(segment))}\n"

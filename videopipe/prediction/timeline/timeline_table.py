@@ -21,6 +21,7 @@ SCHEMA = pa.schema(
         ("start_seconds", pa.float64()),
         ("end_seconds", pa.float64()),
         ("duration_seconds", pa.float64()),
+        ("error", pa.string()),
         ("scores", pa.list_(pa.float32())),
     ]
 )
@@ -34,6 +35,7 @@ class VideoTimeline:
     path: str
     duration_seconds: float | None
     segments: list[Segment]
+    error: str | None = None  # why the video has no scores
 
 
 def read_timelines(
@@ -52,6 +54,7 @@ def read_timelines(
         rows = list(group)
         used = [row for row in rows if row["scores"] is not None]
         segments: list[Segment] = []
+        error = None if used else rows[0]["error"]
         if used:
             scores = np.stack([row["scores"] for row in used]).astype(np.float64)
             names = labels or [str(number) for number in range(scores.shape[1])]
@@ -59,7 +62,7 @@ def read_timelines(
             ends = [row["end_seconds"] for row in used]
             shots = [row["shot"] for row in used] if within_shots else None
             segments = find_segments(starts, ends, scores, names, settings, shots)
-        yield VideoTimeline(id_, rows[0]["path"], rows[0]["duration_seconds"], segments)
+        yield VideoTimeline(id_, rows[0]["path"], rows[0]["duration_seconds"], segments, error)
 
 
 def _rows(table: Path, schema: pa.Schema) -> Iterator[dict[str, Any]]:

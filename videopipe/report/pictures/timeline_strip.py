@@ -19,6 +19,7 @@ class TimelineRequest:
     path: str
     duration_seconds: float | None
     intervals: Sequence[Interval]
+    error: str | None = None  # why there are none
 
 
 def timeline_svgs(requests: Sequence[TimelineRequest], settings: str) -> list[tuple[str, str]]:
@@ -55,9 +56,10 @@ def _svg(one: TimelineRequest, strip: Strip | None, colours: dict[str, str], set
             f'y="{top + MARGIN_PIXELS}" width="{right - left:.1f}" height="{BAR_PIXELS}">'
             f'<text x="4" y="18" fill="white">{words}</text></svg></g>'
         )
+    words = f"0 s to {end:.2f} s" if one.error is None else f"no result: {one.error}"
     below = top + BAR_PIXELS + 5 * MARGIN_PIXELS
     lines.append(
-        f'<text x="0" y="{below}" fill="currentColor">0 s to {end:.2f} s; {escape(settings)}</text>'
+        f'<text x="0" y="{below}" fill="currentColor">{escape(f"{words}; {settings}")}</text>'
     )
     height = below + 2 * MARGIN_PIXELS
     return (

@@ -38,7 +38,7 @@ def add_timelines(section: Section, timelines: Iterable[Timeline], settings: str
     """The intervals as a table, and as bars under the frames of the first videos that have any."""
     rows: list[tuple[str, float, float, str, float]] = []
     shown: list[TimelineRequest] = []
-    videos = intervals = 0
+    videos = intervals = failures = 0
     for one in timelines:
         segments = [
             (part["start_seconds"], part["end_seconds"], part["label"], part["score"])
@@ -46,6 +46,9 @@ def add_timelines(section: Section, timelines: Iterable[Timeline], settings: str
         ]
         videos, intervals = videos + 1, intervals + len(segments)
         rows += islice(((one["path"], *part) for part in segments), MOST_ROWS - len(rows))
+        if (error := one.get("error")) and failures < MOST_STRIPS:
+            section.missing.append(f"no timeline of {one['path']}: {error}")
+            failures += 1
         if segments and len(shown) < MOST_STRIPS:
             path = text_as_path(one["path"])
             shown.append(TimelineRequest(path, one["duration_seconds"], segments))

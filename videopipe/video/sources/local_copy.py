@@ -16,7 +16,8 @@ from videopipe.video.sources.addresses import (
     split_member,
 )
 from videopipe.video.sources.byte_columns import row_bytes
-from videopipe.video.sources.remote import NO_SUCH_OBJECT, copy_object, describe, retried
+from videopipe.video.sources.failures import NO_SUCH_OBJECT
+from videopipe.video.sources.remote import copy_object, describe, retried
 from videopipe.video.sources.remote_frames import copied_frames
 from videopipe.video.sources.scratch import scratch_file
 from videopipe.video.sources.tar_shards import place_of

@@ -4,6 +4,8 @@ An interrupted copy resumes at the byte where it stopped, after a pause that dou
 time. An object that changes meanwhile is copied from its beginning.
 """
 
+import logging
+import os
 import posixpath
 import time
 import zlib
@@ -15,14 +17,14 @@ from typing import IO, Any, TypeVar
 
 from videopipe.errors import DataError, DecodeError
 from videopipe.system.pool_worker import heartbeat
-from videopipe.video.sources.addresses import is_remote
+from videopipe.video.sources.addresses import is_remote, protocol_of
+from videopipe.video.sources.failures import explain
 
 T = TypeVar("T")
 ATTEMPTS = 4  # without progress in between
 FIRST_PAUSE_SECONDS = 0.5
 SMALLEST_READ_BYTES, LARGEST_READ_BYTES = 64 * 2**10, 8 * 2**20
 SLOW_READ_SECONDS, QUICK_READ_SECONDS = 2.0, 0.5
-NO_SUCH_OBJECT = "no such object"
 VERSIONS = (
     "ETag", "etag", "md5Hash", "generation", "blob_id", "LastModified", "Last-Modified", "created",
 )  # fmt: skip
@@ -31,8 +33,8 @@ TIMES = (
 )  # fmt: skip
 # Without it the hub's driver lists the whole folder of a file, and does not say when it changed.
 INFO_OPTIONS = {"hf": {"expand_info": True}}
-TEMPORARY_STATUSES = frozenset({408, 425, 429, *range(500, 600)})
-PERMANENT = (FileNotFoundError, PermissionError, IsADirectoryError, ImportError, ValueError)
+GOOGLE = ("gs", "gcs")
+EXTRAS = {"gs": "gcs", "gcs": "gcs", "s3": "remote", "http": "remote", "https": "remote"}
 
 
 @dataclass(frozen=True)
@@ -49,22 +51,45 @@ class ChangedError(Exception):
 
 
 def file_system(url: str) -> tuple[Any, str]:
-    """(driver, path) of a URL; DataError when there is no driver for it."""
+    """(driver, path) of a URL; DecodeError when there is no driver for it."""
+    check_driver(url)
+    import fsspec
+
+    try:
+        found: tuple[Any, str] = fsspec.core.url_to_fs(url)
+    except ValueError as error:
+        raise DecodeError(url, str(error)) from None
+    return found
+
+
+def check_driver(url: str) -> None:
+    """DecodeError when no driver for the protocol is installed; connects to nothing."""
+    protocol = protocol_of(url)
+    if protocol in GOOGLE:
+        quiet_google_driver()
     try:
         import fsspec
 
-        found: tuple[Any, str] = fsspec.core.url_to_fs(url)
+        fsspec.get_filesystem_class(protocol)
     except ImportError as error:
-        protocol = url.partition("://")[0].lower()
-        extra = "gcs" if protocol in ("gs", "gcs") else "remote"
-        others = "" if extra == "gcs" else " installs those for https:// and s3://"
-        raise DataError(
-            f"{protocol}:// needs a driver that is not installed ({error}); "
-            f"pip install 'videopipe[{extra}]'{others}"
+        extra = EXTRAS.get(protocol)
+        advice = f"; pip install 'videopipe[{extra}]'" if extra else ""
+        raise DecodeError(url, f"needs a driver that is not installed ({error}){advice}") from None
+    except ValueError:
+        raise DecodeError(
+            url, f"unknown protocol {protocol!r}; expected s3://, gs://, hf:// or https://"
         ) from None
-    except ValueError as error:
-        raise DataError(f"{url}: {error}; expected s3://, gs://, hf:// or https://") from None
-    return found
+
+
+def quiet_google_driver() -> None:
+    """Keep the driver of Google from writing a warning per object, and tracebacks.
+
+    Its support of zonal buckets asks for the type of the bucket before every request where it has
+    no credentials. The user's own choice is kept.
+    """
+    os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+    if "GCSFS_DEBUG" not in os.environ:
+        logging.getLogger("gcsfs").setLevel(logging.CRITICAL + 1)
 
 
 def describe(url: str) -> RemoteObject:
@@ -174,31 +199,6 @@ def retried(url: str, work: Callable[[], T], progress: Callable[[], int] | None 
         # A share of the pause depends on the URL, so that processes do not retry at one moment.
         share = 0.75 + zlib.crc32(url.encode("utf-8", "replace")) % 1000 / 2000
         time.sleep(FIRST_PAUSE_SECONDS * 2 ** (failures - 1) * share)
-
-
-def explain(error: BaseException) -> tuple[bool, str]:
-    """Whether another attempt may succeed, and the reason in words.
-
-    The HTTP driver reports every failure of its first request as a missing file; the cause is
-    its cause. That of the driver for memory is a KeyError.
-    """
-    behind = error.__cause__ if isinstance(error, FileNotFoundError) else None
-    response = getattr(behind or error, "response", None)
-    status = getattr(behind or error, "status", getattr(response, "status_code", None))
-    if isinstance(status, int):
-        if status in (404, 410):
-            return False, NO_SUCH_OBJECT
-        return status in TEMPORARY_STATUSES, f"the server answers with status {status}"
-    if behind is not None and not isinstance(behind, FileNotFoundError | KeyError):
-        return explain(behind)
-    if isinstance(error, FileNotFoundError):
-        return False, NO_SUCH_OBJECT
-    words = " ".join(str(error).split()) or type(error).__name__
-    if isinstance(error, PermissionError):
-        return False, f"access is denied ({words})"
-    if type(error).__name__ in ("NoCredentialsError", "PartialCredentialsError"):
-        return False, f"there are no credentials ({words})"
-    return not isinstance(error, PERMANENT), words
 
 
 def parent_url(url: str) -> str:

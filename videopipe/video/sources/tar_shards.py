@@ -2,6 +2,7 @@
 
 import json
 import tarfile
+from contextlib import suppress
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
@@ -15,6 +16,7 @@ from videopipe.video.sources.scratch import scratch_folder
 
 Members = dict[str, tuple[int, int]]  # name -> (first byte, size in bytes)
 HEADER_READ_BYTES = 16 * 2**10
+LARGEST_INDEXES_BYTES = 256 * 2**20  # of all shards behind URLs, in the scratch folder
 DECOMPRESS = (
     "compressed tar shards are not read, because their members cannot be addressed; decompress "
     "it first (gunzip, bunzip2, unxz, unzstd)"
@@ -54,7 +56,9 @@ def _remote_members(shard: str, version: tuple[str, ...]) -> Members:
     digest = blake2b(repr((shard, version)).encode(), digest_size=12).hexdigest()
     index = scratch_folder() / "indexes" / f"{digest}.json"
     try:
-        return {name: (start, size) for name, start, size in json.loads(index.read_text())}
+        members = {name: (start, size) for name, start, size in json.loads(index.read_text())}
+        index.touch()
+        return members
     except (OSError, ValueError):
         pass
 
@@ -67,7 +71,22 @@ def _remote_members(shard: str, version: tuple[str, ...]) -> Members:
     members = retried(shard, scan)
     index.parent.mkdir(exist_ok=True)
     write_text(index, json.dumps([[name, *place] for name, place in members.items()]))
+    _remove_unused(index.parent)
     return members
+
+
+def _remove_unused(indexes: Path) -> None:
+    """Remove what was not used for the longest time, until the folder is small enough."""
+    found = []
+    for file in indexes.iterdir():
+        with suppress(FileNotFoundError):  # removed by another process
+            found.append((file.stat().st_mtime_ns, file.stat().st_size, file))
+    used = sum(size for _, size, _ in found)
+    for _, size, file in sorted(found)[:-1]:
+        if used <= LARGEST_INDEXES_BYTES:
+            break
+        file.unlink(missing_ok=True)
+        used -= size
 
 
 def _index(shard: str, file: IO[bytes]) -> Members:

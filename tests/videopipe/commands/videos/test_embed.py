@@ -80,6 +80,24 @@ def test_float32_is_what_predict_gives(tiny_model, films, tmp_path):
     assert vectors(out).keys() == predicted.keys()
     for key, vector in vectors(out).items():
         np.testing.assert_array_equal(vector, predicted[key])
+    of_fixed_size = parquet.read_schema(tmp_path / "predicted.parquet").field("embedding")
+    assert of_fixed_size.type == pa.list_(pa.float32(), 16)
+
+
+def test_a_table_with_lists_of_any_size_is_added_to(tiny_model, films, tmp_path):
+    out = tmp_path / "predicted.parquet"
+    command = ["predict", str(tiny_model), "--embeddings", "--out", str(out), *QUICK]
+    assert main([*command, str(films / "0.mp4"), str(films / "bad.mp4")]) == 0
+    table = parquet.read_table(out)
+    field = pa.field("embedding", pa.list_(pa.float32()))
+    index = table.schema.get_field_index("embedding")
+    table = table.set_column(index, field, table["embedding"].cast(field.type))
+    parquet.write_table(table, out)
+    assert main([*command, str(films / "0.mp4"), str(films / "1.mp4"), str(films / "bad.mp4")]) == 0
+    added = parquet.read_table(out)
+    assert added.schema.field("embedding").type == pa.list_(pa.float32(), 16)
+    assert [row is None for row in added["embedding"].to_pylist()] == [False, False, True]
+    assert added["embedding"][0].as_py() == table["embedding"][0].as_py()
 
 
 def test_a_vector_per_frame_of_an_image_network(image_model, films, tmp_path):
@@ -176,7 +194,7 @@ def test_killed_and_resumed_there_is_one_row_per_window(tiny_model, films, tmp_p
         (["--per", "frame"], "has no time axis, so there is no embedding per frame"),
         (["--per", "frame", "--stride-seconds", "1"], "--stride-seconds is for --per window"),
         (["--stride-seconds", "1"], "--stride-seconds is for windows; add --per window"),
-        (["--out", "x.xlsx"], "expected a name ending in .parquet, .csv, .jsonl, .arrow, .tar"),
+        (["--out", "x.xlsx"], ".arrow, .tar, .lance, or a folder (no suffix)"),
     ],
 )
 def test_bad_settings_are_refused(

@@ -67,6 +67,27 @@ def test_every_form_has_the_same_intervals(tiny_model, noisy_video, tmp_path, ca
     assert page.count("data:image/jpeg;base64") == 1
 
 
+def test_a_video_that_failed_says_why_in_place_of_intervals(tiny_model, noisy_video, tmp_path):
+    noisy_video(tmp_path / "a.mp4", 3)
+    (tmp_path / "b.mp4").write_bytes(b"<nothing>")
+    forms = ("json", "vtt", "svg", "html")
+    options = [word for form in forms for word in ("--timeline", str(tmp_path / f"day.{form}"))]
+    command = ["predict", str(tiny_model), str(tmp_path / "a.mp4"), str(tmp_path / "b.mp4")]
+    assert main([*command, "--out", str(tmp_path / "w.csv"), *options, *QUICK]) == 0
+    good, bad = json.loads((tmp_path / "day.json").read_text())["videos"]
+    assert good["error"] is None
+    assert "cannot be opened as a video" in bad["error"]
+    assert bad["segments"] == []
+    words = f"no result: {bad['error']}"
+    (captions,) = tmp_path.glob("day.b.*.vtt")
+    assert f"\n\nNOTE {words}\n" in captions.read_text()
+    (picture,) = tmp_path.glob("day.b.*.svg")
+    texts = [text for text in ElementTree.parse(picture).getroot().itertext() if text.strip()]
+    assert texts[1].startswith(f"{words}; smooth_seconds")
+    assert f"no timeline of {tmp_path}/b.mp4: {bad['error']}" in (tmp_path / "day.html").read_text()
+    assert all("no result" not in file.read_text() for file in tmp_path.glob("day.a.*"))
+
+
 def test_a_file_per_video_and_bad_names(tiny_model, noisy_video, tmp_path, capsys):
     for number in range(2):
         noisy_video(tmp_path / "films" / f"{number}.mp4", number)

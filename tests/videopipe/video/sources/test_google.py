@@ -1,11 +1,15 @@
 """`gs://` by gcsfs, against a server on loopback with the JSON API."""
 
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.processes import ENVIRONMENT
 from tests.servers import Objects, google_bucket
 from videopipe.errors import DecodeError
 from videopipe.prediction.discovery import VideoListing
@@ -48,3 +52,32 @@ def test_a_busy_server_is_asked_again(objects: Objects) -> None:
     with local_copy("gs://films/day/b.mp4") as file:
         assert file.read_bytes() == b"b"
     assert objects.busy == 0
+
+
+@pytest.mark.parametrize(
+    ("status", "words"), [(401, "status 401"), (403, "Forbidden: .*No access")]
+)
+def test_a_refusal_is_told_at_once(objects: Objects, status: int, words: str) -> None:
+    objects.refused = status
+    reason = rf"access is denied \({words}.*\); check the name and the credentials"
+    with pytest.raises(DecodeError, match=reason), local_copy("gs://films/c.mp4"):
+        pass
+    asked_for = [request.partition("?")[0] for request in objects.requests]
+    assert asked_for.count("/storage/v1/b/films/o/c.mp4") == 1
+
+
+def test_the_driver_writes_nothing_on_stderr(objects: Objects) -> None:
+    """Neither a warning for each object nor tracebacks, where it is imported first."""
+    objects.busy = 1
+    program = (
+        "from videopipe.video.sources.local_copy import local_copy\n"
+        "with local_copy('gs://films/c.mp4') as file: print(file.read_bytes())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**ENVIRONMENT, **os.environ},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("b'c'\n", "")

@@ -1,11 +1,12 @@
 import io
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import fsspec
 import pytest
 
-from tests.servers import Site, web_site
+from tests.servers import Site, bucket, web_site
 from videopipe.errors import DataError, DecodeError
 from videopipe.video.sources import remote, scratch
 from videopipe.video.sources.local_copy import local_copy
@@ -84,12 +85,66 @@ def test_a_server_that_does_not_answer(monkeypatch):
         copied("http://127.0.0.1:9/a.mp4")
 
 
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refusal_is_told_at_once(site, status):
+    site.refused["a.mp4"] = status
+    reason = rf"access is denied \(status {status}\); check the name and the credentials$"
+    with pytest.raises(DecodeError, match=reason):
+        copied(f"{site.url}/a.mp4")
+    assert len(site.requests) == 2
+
+
+def test_reasons_are_in_plain_words(site, monkeypatch):
+    site.cut_after["a.mp4"] = 0
+    with pytest.raises(DecodeError, match="the connection ended before the end of the answer"):
+        copied(f"{site.url}/a.mp4")
+    with pytest.raises(DecodeError, match=r"host no-such-host\.invalid:443 \["):
+        copied("https://no-such-host.invalid/a.mp4")
+    with pytest.raises(DecodeError, match=r"is not a valid URL$"):
+        copied("http:///a.mp4")
+
+
+def refuse_after(server: str, requests: bytes) -> None:
+    """Let an S3 server check keys, after this number of requests."""
+    header = {"Content-Type": "text/plain"}
+    urlopen(Request(f"{server}/moto-api/reset-auth", requests, header, method="POST")).close()
+
+
+def test_buckets_that_are_not_there_and_keys_that_are_wrong(monkeypatch, tmp_path):
+    pauses: list[float] = []
+    monkeypatch.setattr(remote.time, "sleep", pauses.append)
+    with bucket("films", {}) as (variables, _):
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(DecodeError, match=r"no such object: there is no bucket of this name$"):
+            copied("s3://other/a.mp4")
+        refuse_after(variables["AWS_ENDPOINT_URL"], b"0")
+        try:
+            with pytest.raises(
+                DecodeError, match=r"access is denied \(Forbidden\); check the name"
+            ):
+                copied("s3://films/a.mp4")
+        finally:
+            refuse_after(variables["AWS_ENDPOINT_URL"], b"inf")
+        monkeypatch.setenv("AWS_PROFILE", "nobody")
+        monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+        fsspec.get_filesystem_class("s3").clear_instance_cache()
+        reason = (
+            r"no credentials \(The config profile \(nobody\) could not be found\); set AWS_PROFILE"
+        )
+        with pytest.raises(DecodeError, match=reason):
+            copied("s3://films/a.mp4")
+    fsspec.get_filesystem_class("s3").clear_instance_cache()
+    assert pauses == []  # none of these is tried again
+
+
 def test_any_driver_of_fsspec():
     memory = fsspec.filesystem("memory")
     memory.pipe("/films/a.mp4", CONTENT)
     assert copied("memory://films/a.mp4") == CONTENT
     assert describe("memory://films/a.mp4").size_bytes == len(CONTENT)
-    with pytest.raises(DataError, match="Protocol not known: nowhere"):
+    memory.rm("/films", recursive=True)
+    with pytest.raises(DataError, match="unknown protocol 'nowhere'; expected s3://"):
         file_system("nowhere://a.mp4")
 
 
@@ -98,7 +153,7 @@ def test_a_missing_driver_names_its_extra(monkeypatch, url, extra):
     def missing(_: str) -> None:
         raise ImportError("Install the driver")  # as fsspec does
 
-    monkeypatch.setattr(fsspec.core, "url_to_fs", missing)
+    monkeypatch.setattr(fsspec, "get_filesystem_class", missing)
     with pytest.raises(
         DataError, match=rf"\(Install the driver\); pip install 'videopipe\[{extra}\]'"
     ):
