@@ -84,7 +84,7 @@ def bench(subject: Subject, formats: list[FileFormat], rounds: int) -> dict[str,
     with tempfile.TemporaryDirectory() as folder:
         for format in formats:
             path = Path(folder) / f"model.{format}"
-            write_program(format, program, path, of.name, {})
+            write_program(format, program, path, (of.name, "logits"), {})
             runs[format] = load_program(format, path)
             found = compare(
                 runs[format], network, card, of, generated_clips(card),

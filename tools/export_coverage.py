@@ -48,7 +48,7 @@ def try_export(name: str, size: int, resized: bool, method: str) -> dict[str, An
     shapes = shapes_of(program)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
-        operators = write_program("onnx", program, path, of.name, {})
+        operators = write_program("onnx", program, path, (of.name, "logits"), {})
         seconds = time.process_time() - start
         generator = torch.Generator().manual_seed(1)
         shape = (4, 3, FRAMES, size, size)

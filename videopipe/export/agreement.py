@@ -26,10 +26,10 @@ NUM_CLIPS = 4
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far the logits of an exported file are from those of the network."""
+    """How far the logits, or features, of an exported file are from those of the network."""
 
-    difference: float  # largest |exported - network|, relative to the largest |logit|
-    same_top1: int
+    difference: float  # largest |exported - network|, relative to the largest |network|
+    same_top1: int | None  # None: an encoder, which has no classes
     num_clips: int
     source: str  # of the clips
     tolerance: float
@@ -41,9 +41,12 @@ class Agreement:
 
     def __str__(self) -> str:
         """One sentence."""
+        clips = f"{self.num_clips} {self.source}"
+        if self.same_top1 is not None:
+            clips = f"same top-1 on {self.same_top1} of {clips}"
         return (
             f"largest relative difference {self.difference:.1e} (tolerance {self.tolerance:.0e}), "
-            f"same top-1 on {self.same_top1} of {self.num_clips} {self.source}"
+            f"{clips}"
         )
 
 
@@ -76,11 +79,15 @@ def compare(
     scale = expected.abs().max().clamp(min=torch.finfo(expected.dtype).tiny)
     return Agreement(
         difference=float((actual - expected).abs().max() / scale),
-        same_top1=int((actual.argmax(-1) == expected.argmax(-1)).sum()),
+        same_top1=None if card.is_encoder else _same_top1(actual, expected),
         num_clips=len(expected),
         source=source,
         tolerance=tolerance,
     )
+
+
+def _same_top1(one: Tensor, other: Tensor) -> int:
+    return int((one.argmax(-1) == other.argmax(-1)).sum())
 
 
 def _reference(network: nn.Module, card: ModelCard, clip: Tensor) -> Tensor:

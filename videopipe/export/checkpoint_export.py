@@ -15,7 +15,6 @@ from videopipe.export.agreement import Agreement, compare, generated_clips, real
 from videopipe.export.clip_graph import ExportError, GraphInput, InputType, shapes_of, trace
 from videopipe.export.file_formats import (
     OPSET,
-    OUTPUT,
     FileFormat,
     check_format,
     load_program,
@@ -63,7 +62,8 @@ def export_checkpoint(
     # torch.export.save and load insist on the suffix.
     partial = out.with_name(f".{out.stem}.{uuid.uuid4().hex[:8]}.partial{out.suffix}")
     try:
-        operators = write_program(format, program, partial, of.name, description)
+        names = (of.name, description["output"]["name"])
+        operators = write_program(format, program, partial, names, description)
         agreement = compare(
             load_program(format, partial), network, card, of, clips,
             tolerance=tolerance, batch_size=batch_size,
@@ -107,6 +107,14 @@ def description_path(out: Path) -> Path:
     return out.with_name(f"{out.name}.json")
 
 
+def output_of(card: ModelCard) -> dict[str, Any]:
+    """Logits with the function that makes probabilities of them, or features of an encoder."""
+    if card.is_encoder:
+        return {"name": "features", "axes": ["batch", "features"]}
+    probabilities = "sigmoid" if card.multi_label else "softmax"
+    return {"name": "logits", "axes": ["batch", "classes"], "probabilities": probabilities}
+
+
 def describe(
     card: ModelCard, of: GraphInput, format: FileFormat, batch_size: int | None
 ) -> dict[str, Any]:
@@ -127,11 +135,7 @@ def describe(
             "shape": [batch, *of.shape],
             "values": values,
         },
-        "output": {
-            "name": OUTPUT,
-            "axes": ["batch", "classes"],
-            "probabilities": "sigmoid" if card.multi_label else "softmax",  # of the logits
-        },
+        "output": output_of(card),
         "labels": None if card.labels is None else list(card.labels),
         "preprocessing": asdict(card.preprocessing),
         "num_frames": of.num_frames,

@@ -15,7 +15,6 @@ from videopipe.export.clip_graph import TRACING_ERRORS, ExportError, first_lines
 
 FileFormat = Literal["onnx", "pt2"]
 Run = Callable[[Tensor], Tensor]
-OUTPUT = "logits"
 OPSET = 20  # of ONNX
 ONNX_LIBRARIES = ("onnx", "onnxruntime", "onnxscript")
 LARGEST_ONNX_BYTES = 2_000_000_000  # of a single file
@@ -36,24 +35,27 @@ def write_program(
     format: FileFormat,
     program: ExportedProgram,
     path: Path,
-    input_name: str,
+    names: tuple[str, str],
     description: Mapping[str, Any],
 ) -> dict[str, int]:
-    """Write the file with its description inside; returns how often it uses each operator."""
+    """Write the file with its description inside; returns how often it uses each operator.
+
+    names: of the input and of the output.
+    """
     if format == "onnx":
-        return _write_onnx(program, path, input_name, description)
+        return _write_onnx(program, path, names, description)
     torch.export.save(program, path, extra_files={DESCRIPTION: json.dumps(description)})
     nodes = (node for node in program.graph.nodes if node.op == "call_function")
     return dict(Counter(getattr(node.target, "__name__", str(node.target)) for node in nodes))
 
 
 def load_program(format: FileFormat, path: Path) -> Run:
-    """A function that runs the file on a CPU: input tensor -> logits."""
+    """A function that runs the file on a CPU: input tensor -> logits or features."""
     return _load_onnx(path) if format == "onnx" else _load_pt2(path)
 
 
 def _write_onnx(
-    program: ExportedProgram, path: Path, input_name: str, description: Mapping[str, Any]
+    program: ExportedProgram, path: Path, names: tuple[str, str], description: Mapping[str, Any]
 ) -> dict[str, int]:
     import onnx
 
@@ -65,8 +67,8 @@ def _write_onnx(
     try:
         converted = torch.onnx.export(
             program,
-            input_names=[input_name],
-            output_names=[OUTPUT],
+            input_names=names[:1],
+            output_names=names[1:],
             opset_version=OPSET,
             dynamo=True,
             verbose=False,
@@ -107,8 +109,8 @@ def _load_onnx(path: Path) -> Run:
     name = session.get_inputs()[0].name
 
     def run(batch: Tensor) -> Tensor:
-        (logits,) = session.run([OUTPUT], {name: batch.numpy()})
-        return torch.from_numpy(logits)
+        (output,) = session.run(None, {name: batch.numpy()})
+        return torch.from_numpy(output)
 
     return run
 

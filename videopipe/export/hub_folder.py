@@ -22,6 +22,8 @@ def export_hub_folder(folder: Path, out: Path, evaluation: Path | None = None) -
     """
     card = read_card(folder)
     read_weights(folder)  # compared with the digest in the card
+    if card.is_encoder and evaluation is not None:
+        raise ExportError("--evaluation is for networks with classes; the model is an encoder")
     metrics = None if evaluation is None else read_metrics(evaluation, card)
     text = hub_card(card, out.name, metrics)
     try:
@@ -59,7 +61,7 @@ def read_metrics(evaluation: Path, card: ModelCard) -> dict[str, Any]:
 
 def hub_card(card: ModelCard, name: str, metrics: Mapping[str, Any] | None) -> str:
     """README.md: the header that the hub reads, then results, usage, input and origin."""
-    task = "image-classification" if card.ndim == 2 else "video-classification"
+    task = _task(card)
     header = ["---", "library_name: videopipe", f"pipeline_tag: {task}", "tags: [videopipe]"]
     if metrics is not None:
         header += _model_index(name, task, metrics)
@@ -68,12 +70,19 @@ def hub_card(card: ModelCard, name: str, metrics: Mapping[str, Any] | None) -> s
         f"# {name}",
         _summary(card),
         *([] if metrics is None else [_accuracies(metrics)]),
-        f"## Use\n\n```python\n{_example(name)}```",
+        f"## Use\n\n{_features_example(name) if card.is_encoder else _example(name)}",
         _preprocessing(card),
         *([] if card.labels is None else [_labels(card.labels)]),
         f"## Origin\n\n```json\n{_json(card.provenance)}\n```",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _task(card: ModelCard) -> str:
+    """The hub's name of what the network does; it has none for features of videos."""
+    if card.is_encoder:
+        return "image-feature-extraction" if card.ndim == 2 else "feature-extraction"
+    return "image-classification" if card.ndim == 2 else "video-classification"
 
 
 def _model_index(name: str, task: str, metrics: Mapping[str, Any]) -> list[str]:
@@ -134,9 +143,16 @@ def _accuracies(metrics: Mapping[str, Any]) -> str:
 
 def _example(name: str) -> str:
     return (
-        "from videopipe import Predictor\n\n"
+        "```python\nfrom videopipe import Predictor\n\n"
         f'with Predictor.from_pretrained("{name}") as predictor:  # a folder, or owner/name\n'
-        '    print(predictor.classify("video.mp4"))  # [{"score": 0.9, "label": "…"}, …]\n'
+        '    print(predictor.classify("video.mp4"))  # [{"score": 0.9, "label": "…"}, …]\n```'
+    )
+
+
+def _features_example(name: str) -> str:
+    return (
+        f"```\nvideopipe embed {name} videos/ --out features.parquet\n```\n\n"
+        "It has no classifying layer: its output is features."
     )
 
 
@@ -147,7 +163,7 @@ def _preprocessing(card: ModelCard) -> str:
         f"## Input\n\nRGB frames; {scaled} scaled to {chosen.resize} pixels "
         f"({chosen.interpolation}), {chosen.image_size} × {chosen.image_size} pixels cut from the "
         f"centre, values in [0, 1] minus {list(chosen.mean)}, divided by {list(chosen.std)}. "
-        "`Predictor` does this."
+        "videopipe does this."
     )
 
 

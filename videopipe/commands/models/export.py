@@ -68,8 +68,8 @@ def main(args: argparse.Namespace) -> int:
         problems.append("--evaluation is for --format hub")
     if args.batch_size is not None and args.batch_size < 1:
         problems.append(f"--batch-size is {args.batch_size}; expected 1 or more")
-    if not args.tolerance > 0:
-        problems.append(f"--tolerance is {args.tolerance:g}; expected more than 0")
+    if not 0 < args.tolerance < 1:
+        problems.append(f"--tolerance is {args.tolerance:g}; expected more than 0 and less than 1")
     if args.out.suffix != f".{args.format}":
         problems.append(f"--out is {args.out}; expected a name that ends in .{args.format}")
     if problems:

@@ -1,10 +1,14 @@
 """`videopipe export`, as a user types it: what it prints, and every message."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from pretrained_2d.checkpoints.card import ModelCard, Preprocessing
+from pretrained_2d.checkpoints.folder import save_checkpoint
+from pretrained_2d.networks.backbones import build
 from videopipe.cli import main
 from videopipe.export import file_formats
 
@@ -16,6 +20,19 @@ def export(model: Path | str, out: Path, *arguments: str, format: str = "pt2") -
 @pytest.fixture
 def images(tmp_path: Path, make_tiny_model: Callable[..., Path]) -> Path:
     return make_tiny_model(tmp_path / "2d", ndim=2)
+
+
+@pytest.fixture
+def encoder(tmp_path: Path) -> Path:
+    options = {"num_classes": 0}
+    network = build("timm/test_resnet", **options)
+    card = ModelCard(
+        architecture="timm/test_resnet",
+        options=options,
+        preprocessing=Preprocessing(image_size=32),
+    )
+    save_checkpoint(tmp_path / "encoder", network, card)
+    return tmp_path / "encoder"
 
 
 def test_it_ends_with_its_proof(
@@ -39,6 +56,41 @@ def test_it_ends_with_its_proof(
     assert out.read_bytes() == before
 
 
+def test_the_output_of_an_encoder_is_features(
+    encoder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "model.pt2"
+    assert export(encoder, out) == 0
+    assert "(tolerance 1e-04), 4 generated clips" in capsys.readouterr().out
+    described = json.loads((tmp_path / "model.pt2.json").read_text(encoding="utf-8"))
+    assert described["output"] == {"name": "features", "axes": ["batch", "features"]}
+    assert described["agreement"]["same_top1"] is None
+
+
+@pytest.mark.slow
+def test_an_onnx_file_of_an_encoder_names_its_output_features(
+    encoder: Path, tmp_path: Path
+) -> None:
+    import onnxruntime
+
+    assert export(encoder, tmp_path / "model.onnx", format="onnx") == 0
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    assert [output.name for output in session.get_outputs()] == ["features"]
+
+
+def test_the_hub_card_of_an_encoder_promises_no_classes(
+    encoder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--evaluation", str(tmp_path / "scores")]
+    assert export(encoder, tmp_path / "hub", *arguments, format="hub") == 1
+    assert "--evaluation is for networks with classes" in capsys.readouterr().err
+    assert export(encoder, tmp_path / "hub", format="hub") == 0
+    text = (tmp_path / "hub" / "README.md").read_text(encoding="utf-8")
+    assert "pipeline_tag: image-feature-extraction" in text
+    assert "videopipe embed hub videos/" in text
+    assert "classif" not in text.replace("no classifying layer", "")
+
+
 def test_a_file_that_does_not_agree_is_not_written(
     images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -57,8 +109,10 @@ def test_wrong_arguments_are_named_all_at_once(
     assert export(tmp_path, tmp_path / "model.onnx", *arguments) == 2
     message = capsys.readouterr().err
     assert "--batch-size is 0; expected 1 or more" in message
-    assert "--tolerance is -1; expected more than 0" in message
+    assert "--tolerance is -1; expected more than 0 and less than 1" in message
     assert "expected a name that ends in .pt2" in message
+    assert export(tmp_path, tmp_path / "model.pt2", "--tolerance", "inf") == 2
+    assert "--tolerance is inf; expected more than 0 and less than 1" in capsys.readouterr().err
 
 
 def test_options_of_a_graph_are_refused_for_a_hub_folder(
