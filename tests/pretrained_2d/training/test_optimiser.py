@@ -68,6 +68,15 @@ def test_a_scale_sets_the_rates_of_layers_and_freezes_at_zero():
     assert not network[0].weight.requires_grad
 
 
+def test_a_scale_multiplies_the_rate_of_state_spaces_too(network):
+    groups = parameter_groups(network, RECIPE, scale=lambda _: 0.5)
+    assert {group.name: (group.lr, group.weight_decay) for group in groups} == {
+        "weights×0.5": (0.005, 0.3),
+        "undecayed×0.5": (0.005, 0.0),
+        "state_space×0.5": (0.0005, 0.0),
+    }
+
+
 def test_adamw_takes_the_groups_in_order(network):
     groups = parameter_groups(network, RECIPE)
     optimizer = build_optimizer(groups, RECIPE)

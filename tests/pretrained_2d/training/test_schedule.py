@@ -28,7 +28,7 @@ def test_warm_up_in_epochs_is_the_same_as_in_steps():
 
 
 def test_the_cosine_is_half_way_down_in_the_middle_and_ends_at_the_smallest_rate():
-    values = factors(Recipe(lr=1.0, min_lr=0.1))
+    values = factors(Recipe(lr=2.0, min_lr=0.2))
     assert values[0] == 1.0
     assert values[50] == pytest.approx(0.55)
     assert values[-1] == pytest.approx(0.1, abs=1e-3)

@@ -22,6 +22,7 @@ records = st.builds(
     VideoRecord,
     path=st.lists(names, min_size=1, max_size=3).map("/".join),
     label=st.none() | st.integers(0, 3),
+    labels=st.none() | st.lists(st.integers(0, 3), max_size=3).map(tuple),
     split=st.none() | st.sampled_from(["train", "val", "test", "unused"]),
     group=st.none() | names,
     start_seconds=seconds,
@@ -59,7 +60,7 @@ def manifest_of(found: list[VideoRecord], root: Path, folder: Path) -> Manifest:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(records, max_size=4))
 def test_a_manifest_reads_back_the_same_and_may_move(found: list[VideoRecord]) -> None:
     with tempfile.TemporaryDirectory() as top:
@@ -74,7 +75,7 @@ def test_a_manifest_reads_back_the_same_and_may_move(found: list[VideoRecord]) -
         )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(records, min_size=1, max_size=3), st.integers(0, 2**16), st.binary(max_size=4))
 def test_a_damaged_manifest_is_read_or_refused(
     found: list[VideoRecord], place: int, inserted: bytes

@@ -100,6 +100,23 @@ def test_hmdb51_under_its_usual_names(folder: str, lists: str, tmp_path: Path) -
     assert [Path(path).name for path in manifest.extra] == ["more.avi"]
 
 
+@pytest.mark.parametrize("split", [1, 2, 3])
+def test_every_split_has_its_own_lists(split: int, tmp_path: Path) -> None:
+    hmdb51 = touch(tmp_path / "hmdb51", "wave/1.avi", "wave/2.avi", "wave/3.avi")
+    ucf101 = touch(tmp_path / "ucf101", "wave/1.avi", "wave/2.avi", "wave/3.avi")
+    (hmdb51 / "splits").mkdir()
+    for number in (1, 2, 3):
+        marks = "".join(f"{n}.avi {2 if n == number else 1}\n" for n in (1, 2, 3))
+        (hmdb51 / f"splits/wave_test_split{number}.txt").write_text(marks)
+        others = "".join(f"wave/{n}.avi 1\n" for n in (1, 2, 3) if n != number)
+        (ucf101 / f"trainlist0{number}.txt").write_text(others)
+        (ucf101 / f"testlist0{number}.txt").write_text(f"wave/{number}.avi\n")
+    for folder in (hmdb51, ucf101):
+        found = find_dataset(folder, division=Division(split=split, validation="none"))
+        tested = [Path(r.path).stem for r in found.records if r.split == "test"]
+        assert (tested, len(found.records)) == ([str(split)], 3)
+
+
 def test_ucf101(tmp_path: Path) -> None:
     touch(tmp_path, "videos/Bowling/v_Bowling_g01_c01.avi", "videos/Archery/v_Archery_g02_c01.avi")
     lists = tmp_path / "ucfTrainTestlist"

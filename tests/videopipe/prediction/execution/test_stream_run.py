@@ -37,7 +37,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("model")
     save_image_network(folder / "2d", 3, labels=("a", "b", "c"))
     options = InflationOptions(
-        num_frames=5, clip_seconds=1.0, state=8, start="random", bidirectional=False
+        num_frames=10, clip_seconds=2.0, state=8, start="random", bidirectional=False
     )
     inflate_checkpoint(folder / "2d", folder / "causal", options)
     return folder / "causal"

@@ -37,6 +37,8 @@ def test_short_intervals_are_left_out():
     settings = TimelineSettings(smooth_seconds=0, min_seconds=1.5)
     found = find_segments(*scores, LABELS, settings)
     assert [segment[:3] for segment in found] == [(0.0, 2.5, "a"), (3.5, 6.0, "a")]
+    as_long = TimelineSettings(smooth_seconds=0, min_seconds=2.5)
+    assert len(find_segments(*scores, LABELS, as_long)) == 2
 
 
 def test_smoothing_removes_one_wrong_window():
@@ -83,3 +85,9 @@ def test_a_change_lies_at_a_cut_and_nothing_is_smoothed_across_it():
     assert [segment.score for segment in found] == pytest.approx([0.9, 1.0])
     smooth = find_segments(starts, ends, scores, LABELS, settings)
     assert smooth[0].score < 0.9
+
+
+def test_windows_that_touch_meet_where_they_touch():
+    ends = [0.1 + 0.2, 1.3]  # the sum is above 0.3
+    found = find_segments([0.0, 0.3], ends, np.array([[0.9, 0.1], [0.1, 0.9]]), LABELS, EXACT)
+    assert found[0].end_seconds == found[1].start_seconds == pytest.approx(0.3)
