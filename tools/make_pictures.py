@@ -14,12 +14,13 @@ from PIL import Image
 
 from pretrained_2d.randomness import derive_seed
 from s4nd import S4ND, AxisConfig
-from videopipe.dataset.moving_shapes import MOTIONS, draw_scene, frames_of
+from videopipe.dataset.moving_shapes import Motion, draw_scene, frames_of
 from videopipe.report.kernels.basis_functions import basis_functions
 from videopipe.report.pictures.canvas import COLOURS, Canvas, Picture
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 SHAPE_PIXELS, NUM_FRAMES, GAP = 44, 8, 3
+DEMO: tuple[Motion, ...] = ("left", "right", "up", "down", "grow", "shrink")
 
 
 def seeded_layer(channels: int, *axes: AxisConfig) -> S4ND:
@@ -111,7 +112,7 @@ def bandlimits() -> Picture:
 def motions() -> Image.Image:
     """A row per class of the demo: frames in time. A single column does not show the class."""
     rows = []
-    for motion in MOTIONS:
+    for motion in DEMO:
         scene = draw_scene(np.random.default_rng(derive_seed(5, motion)), SHAPE_PIXELS)
         frames = frames_of(scene, motion, num_frames=NUM_FRAMES, frame_rate=5.0)
         framed = [

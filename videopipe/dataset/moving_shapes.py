@@ -39,7 +39,7 @@ SHAPES: dict[str, tuple[tuple[float, float], ...]] = {
              (-0.15, 0.9), (-0.15, -0.5), (-0.7, -0.5), (-0.7, 0.9), (-1, 0.9)),
 }  # fmt: skip
 
-SMALLEST, LARGEST = 0.18, 0.45  # radius as a share of the picture
+SMALLEST, LARGEST = 0.2, 0.42  # radius as a share of the picture
 TRAVEL, TURN, GROWTH = 0.35, 0.3, 0.55  # at speed 1: pictures, turns, size ranges per second
 SUPERSAMPLING = 3  # drawn larger and scaled down, for smooth edges
 
@@ -67,7 +67,7 @@ def draw_scene(random: np.random.Generator, size_pixels: int) -> Scene:
         y=float(y),
         angle=float(angle),
         log_size=float(log_size),
-        speed=float(random.uniform(0.7, 1.5)),
+        speed=float(random.uniform(0.8, 1.3)),
         colour=_bright(random),
         background=_background(random, size_pixels),
     )

@@ -140,4 +140,4 @@ def in_words(summary: Summary) -> str:
     return f"{counts} and {summary['images']:,} images"
 
 
-STAGE = Stage(config=GenerateConfig, run=run, version=2, output=Kind.DATA, outcome=in_words)
+STAGE = Stage(config=GenerateConfig, run=run, version=3, output=Kind.DATA, outcome=in_words)
