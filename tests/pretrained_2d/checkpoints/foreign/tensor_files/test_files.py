@@ -1,4 +1,5 @@
 import argparse
+import gzip
 import json
 import pickle
 from collections import OrderedDict
@@ -243,6 +244,12 @@ BAD_FILES = {
         r"refused.*torch\.nn\.modules\.linear\.Linear",
     ),
     "empty folder": ("x.pth", lambda p: p.mkdir(), "is a folder without model.safetensors"),
+    "distributed checkpoint": (
+        "x",
+        lambda p: (p.mkdir(), (p / "__0_0.distcp").touch()),
+        "is a distributed checkpoint; join it first: .* dcp_to_torch .* weights.pth",
+    ),
+    "gzip": ("x.pth", lambda p: p.write_bytes(gzip.compress(b"1" * 99)), "a gzip archive"),
     "whole model": ("x.pth", _whole_model, "refused.*torch.nn.modules.linear.Linear"),
     "program": ("x.pt", _torchscript, "is a TorchScript program"),
     "arrays of JAX": (
