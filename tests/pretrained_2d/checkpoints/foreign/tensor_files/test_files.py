@@ -1,6 +1,7 @@
 import argparse
 import gzip
 import json
+import os
 import pickle
 from collections import OrderedDict
 from pathlib import Path
@@ -163,7 +164,7 @@ class Attack:
         self.target = target
 
     def __reduce__(self):
-        return Path.write_text, (self.target, "executed")
+        return os.system, (f"echo executed > {self.target}",)
 
 
 @pytest.mark.parametrize("protocol", ["torch", "zip-free torch", "torch 4", "plain pickle"])
@@ -179,7 +180,9 @@ def test_a_pickle_that_runs_code_is_refused(protocol: str, hidden: bool, tmp_pat
         torch.save(
             content, path, pickle_protocol=4 if newer else 2, _use_new_zipfile_serialization=zipped
         )
-    with pytest.raises(CheckpointError, match=r"refused.*can run any code.*state_dict"):
+    with pytest.raises(
+        CheckpointError, match=r"refused.*\(posix\.system\).*can run any code.*state_dict"
+    ):
         read_tensors(path)
     assert not target.exists()
 
