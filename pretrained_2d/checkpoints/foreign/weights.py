@@ -138,10 +138,10 @@ def _usable(file: TensorFile) -> tuple[dict[str, Tensor], list[str]]:
             raise CheckpointError(
                 f"{file.path}: {name} is quantised, sparse or complex; save the dense float weights"
             )
-        if name.endswith("_flat_param"):
+        if name.endswith("_flat_param") or hasattr(tensor, "placements"):  # FSDP 1, DTensor of 2
             raise CheckpointError(
-                f"{file.path}: {name} holds several parameters of one FSDP unit; save the state "
-                "dict with StateDictType.FULL_STATE_DICT"
+                f"{file.path}: {name} is a part of the parameters that FSDP shards; save the state "
+                "dict with StateDictType.FULL_STATE_DICT, or FSDP 2's with full_state_dict=True"
             )
         if tensor.numel() == 0:
             raise CheckpointError(
@@ -262,7 +262,8 @@ def _hint(
     architecture: str, match: Match, head: HeadChoice | None, wanted: Mapping[str, Tensor]
 ) -> str:
     """A sentence that names the option that may help."""
-    if any("pos" in name and t.shape != wanted[name].shape for name, t in match.tensors.items()):
+    differ = [name for name, t in match.tensors.items() if t.shape != wanted[name].shape]
+    if any("pos" in name or name.endswith("attention_biases") for name in differ):
         return "\npositions of this network cannot be resampled: give --image-size of the file"
     if any(name.endswith("attn.qkv.bias") for name in match.unknown):
         return f"\nbiases of attention: try --architecture {architecture}_qkvb, if timm has it"

@@ -80,6 +80,11 @@ def _file(path: Path) -> Path:
             found = sorted(path.glob(pattern))
             if len(found) == 1:
                 return found[0]
+        if any(path.glob("*.distcp")):
+            raise CheckpointError(
+                f"{path} is a distributed checkpoint; join it first: python -m "
+                f"torch.distributed.checkpoint.format_utils dcp_to_torch {path} weights.pth"
+            )
         names = ", ".join(sorted(each.name for each in path.iterdir())[:10]) or "nothing"
         raise CheckpointError(
             f"{path} is a folder without model.safetensors or one file of weights (it holds "

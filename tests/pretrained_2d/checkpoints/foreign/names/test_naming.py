@@ -72,6 +72,20 @@ def test_parts_of_parallel_training_name_what_joins_them(kind: str) -> None:
         load_foreign(file_of(state), "timm/test_resnet", {})
 
 
+def test_sharded_parameters_of_fsdp_2_are_refused() -> None:
+    from torch import distributed
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        weight = distribute_tensor(torch.ones(4, 96), init_device_mesh("cpu", (1,)), [Shard(0)])
+        with pytest.raises(CheckpointError, match=r"fc\.weight is a part .* full_state_dict=True"):
+            load_foreign(file_of({"fc.weight": weight}), "timm/test_resnet", {})
+    finally:
+        distributed.destroy_process_group()
+
+
 def test_only_weights_that_are_used_must_be_finite() -> None:
     state = dict(build("timm/test_resnet", num_classes=4).network.state_dict())
     state["mask"] = torch.tensor([1.0, float("nan")])
