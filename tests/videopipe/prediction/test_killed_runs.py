@@ -16,7 +16,7 @@ from PIL import Image
 from pretrained_2d.checkpoints.folder import read_card
 from tests.hub_server import hub
 from tests.processes import ACCELERATE, ENVIRONMENT, TORCHRUN, kill, run, start_paused
-from tests.servers import Site, web_site
+from tests.servers import Site, google_bucket, web_site
 from videopipe.cli import main
 from videopipe.prediction.request import TableRequest
 from videopipe.prediction.table.lance_dataset import LANCE_SUFFIX
@@ -187,6 +187,21 @@ def test_a_data_set_of_the_hub_killed_and_resumed(tiny_model, films, tmp_path, i
     assert [row["path"].removeprefix(inside) for row in rows] == [*files, "gone.mp4"]
     assert [row["status"] for row in rows] == ["ok"] * COUNT + ["missing"]
     assert rows[-1]["error"] == "no such object"
+
+
+@pytest.mark.slow
+def test_a_google_bucket_killed_and_resumed(tiny_model, films, tmp_path, in_environment):
+    pytest.importorskip("gcsfs", reason="to run this test: pip install 'videopipe[gcs]'")
+    objects = {f"day/{film.name}": film.read_bytes() for film in films}
+    with google_bucket("films", objects) as (address, _):
+        scratch = tmp_path / "scratch"
+        in_environment(STORAGE_EMULATOR_HOST=address, VIDEOPIPE_SCRATCH=str(scratch))
+        words = [tiny_model, "gs://films/day/", "gs://films/gone.mp4"]
+        killed_and_resumed(words, tmp_path / "out.jsonl")
+    rows = rows_of(tmp_path / "out.jsonl")
+    assert [row["path"].removeprefix("gs://films/") for row in rows] == [*objects, "gone.mp4"]
+    assert [row["status"] for row in rows] == ["ok"] * COUNT + ["missing"]
+    assert [file.name for file in scratch.iterdir()] == [".lock"]
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.processes import kill, run, start_paused
+from tests.processes import ENVIRONMENT, kill, run, start_paused
 from tests.servers import web_site
 from videopipe.errors import VideopipeError
 from videopipe.prediction.execution.local_run import PredictionWork
@@ -19,6 +19,13 @@ from videopipe.prediction.resume import PredictionPlan
 from videopipe.scoring.settings import Execution, Scoring
 
 NEEDS_RAY = 'ray is not installed; to run this test: pip install "videopipe[ray]"'
+
+
+@pytest.fixture(autouse=True)
+def usual_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray's workers get the priority of other programs; else they hardly run beside them."""
+    monkeypatch.setenv("RAY_worker_niceness", "0")
+    monkeypatch.setattr("tests.processes.ENVIRONMENT", {**ENVIRONMENT, "RAY_worker_niceness": "0"})
 
 
 @pytest.mark.slow
