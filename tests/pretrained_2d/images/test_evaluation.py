@@ -24,17 +24,18 @@ class Squares:
 
 
 class RecordingNetwork(nn.Module):
-    """Classifies correctly at rate 1 only, and records its inputs."""
+    """Classifies correctly at one rate only, and records its inputs."""
 
-    def __init__(self):
+    def __init__(self, right=1):
         super().__init__()
+        self.right = right
         self.weight = nn.Parameter(torch.ones(1))
         self.shown = []
 
     def forward(self, signal, rate=1.0):
         self.shown.append((tuple(signal.shape), rate))
         bright = signal.mean(dim=(1, 2, 3)) > 0
-        if rate != 1:
+        if rate != self.right:
             bright = ~bright
         return nn.functional.one_hot(bright.long(), 2).float() * 10
 
@@ -72,6 +73,10 @@ def test_some_sizes_only():
     assert evaluation((4, 16))(RecordingNetwork(), [4]).keys() == {
         "accuracy", "loss", "images", "accuracy@4", "loss@4",
     }  # fmt: skip
+    # Without the base size, names without a size belong to the largest.
+    metrics = evaluation((4, 8))(RecordingNetwork(right=2))
+    assert metrics["accuracy"] == metrics["accuracy@8"] == 1.0
+    assert metrics["loss"] == metrics["loss@8"] < metrics["loss@4"]
 
 
 def test_small_images_are_bilinear_and_antialiased():

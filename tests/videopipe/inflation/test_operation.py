@@ -64,13 +64,14 @@ def test_folder_to_folder(resnet: Path, tmp_path: Path, method: str) -> None:
 
 
 def test_report_accounts_for_every_parameter(resnet: Path, tmp_path: Path) -> None:
-    report = inflate_checkpoint(resnet, tmp_path / "out", options(), num_classes=7)
-    written = json.loads((tmp_path / "out" / "inflation.json").read_text())
+    out = tmp_path / "new" / "folder"
+    report = inflate_checkpoint(resnet, out, options(), num_classes=7)
+    written = json.loads((out / "inflation.json").read_text())
     assert written == json.loads(json.dumps(report.to_json()))
     before = sum(row.parameters_before for row in report.rows)
     after = sum(row.parameters_after for row in report.rows)
     assert (before, after) == (report.parameters_before, report.parameters_after)
-    network, _ = load_model(tmp_path / "out")
+    network, _ = load_model(out)
     assert after == sum(parameter.numel() for parameter in network.parameters())
     by_layer = {(row.layer, row.status): row for row in report.rows}
     assert by_layer["network.fc", "dropped"].before["weight"][0] == 4
@@ -79,7 +80,7 @@ def test_report_accounts_for_every_parameter(resnet: Path, tmp_path: Path) -> No
     assert stem.before.keys() < stem.after.keys()
     assert "time.kernel.axis.C" in stem.after
     assert {row.status for row in report.rows} == {"inflated", "copied", "new", "dropped"}
-    table = (tmp_path / "out" / "inflation.md").read_text()
+    table = (out / "inflation.md").read_text()
     assert "| network.conv1.0 | inflated |" in table
     assert "boring video: exact" in table
 

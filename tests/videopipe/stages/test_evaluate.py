@@ -175,6 +175,7 @@ def test_unreadable_videos_count_as_mistakes_and_are_named(
     assert (found["videos"], found["failed"], found["top1"]["trials"]) == (5, 2, 5)
     table = read_scores(tmp_path / "out")
     assert [bool(reason) for reason in table.reasons] == [False, False, False, True, True]
+    assert table.statuses == ("ok", "ok", "ok", "error", "missing")
 
 
 def test_classes_are_matched_by_name_not_by_number() -> None:

@@ -4,6 +4,7 @@ import pytest
 import torch
 from PIL import Image
 from torch.nn.modules.module import register_module_forward_pre_hook
+from torchvision.transforms import v2
 
 from pretrained_2d.checkpoints.folder import load_checkpoint
 from pretrained_2d.errors import ImageDataError
@@ -103,6 +104,60 @@ def test_phases_set_size_rate_and_bandlimit(images, tmp_path):
     _, card = load_checkpoint(out / "best/accuracy@8")
     limit = card.options["axis"]["bandlimit"]
     assert limit == (0.2 if summary["best_epoch"]["accuracy@8"] <= 2 else None)
+
+
+def test_at_a_larger_size_more_pixels_are_read_and_none_are_enlarged(tmp_path):
+    expected = []
+    for split, count in (("train", 4), ("test", 1)):
+        for label in ("a", "b"):
+            folder = tmp_path / "images" / split / label
+            folder.mkdir(parents=True)
+            for number in range(count):
+                pixels = torch.randint(0, 256, (3, 48, 40), dtype=torch.uint8)
+                Image.fromarray(pixels.permute(1, 2, 0).numpy()).save(folder / f"{number}.png")
+                scaled = v2.functional.resize(pixels, [24], antialias=True)  # 12 at the base size
+                expected.append(v2.functional.center_crop(scaled, [16]))
+    out = tmp_path / "out"
+    out.mkdir()
+    recipe = Recipe(epochs=1, batch_size=2, workers=0)
+    changes = {"image_size": 8, "resize": 12, "test_sizes": (16,), "recipe": recipe}
+    half = {"mean": (0.5,) * 3, "std": (0.5,) * 3, "validation_share": 0.25}
+    seen = []
+
+    def record(module, inputs):
+        if isinstance(module, Isotropic) and inputs[0].shape[-1] == 16:
+            assert inputs[1] == 0.5
+            seen.extend((inputs[0] + 1) * 127.5)
+
+    with register_module_forward_pre_hook(record):
+        run(config(tmp_path / "images", **changes, **half), Inputs({}), out)
+    assert len(seen) == 2 + 2  # of validation and of test
+    for image in seen:
+        assert min((image - one).abs().max() for one in expected) < 1e-3
+
+
+def test_the_test_accuracy_at_a_size_is_that_of_the_best_network_there(
+    images, tmp_path, monkeypatch
+):
+    """After the first epoch validation is best at 16 pixels, after the second at 8."""
+    out, weights = tmp_path / "out", []
+    out.mkdir()
+    validation = iter([{"accuracy@8": 0.1, "accuracy@16": 0.9}, {"accuracy@8": 0.8}])
+
+    def evaluate(network, sizes=None):
+        weight = float(network.head.weight.detach().double().square().sum())
+        if sizes is not None:
+            return {f"accuracy@{size}": weight for size in sizes}
+        weights.append(weight)
+        metrics = {"accuracy@16": 0.5} | next(validation)
+        return {"accuracy": metrics["accuracy@16"], **metrics}
+
+    monkeypatch.setattr("pretrained_2d.pretraining._evaluation", lambda *_: evaluate)
+    recipe = Recipe(epochs=2, batch_size=6, lr=0.03, workers=0)
+    summary = run(config(images, recipe=recipe), Inputs({}), out)
+    assert weights[0] != weights[1]
+    assert summary["test"] == {"accuracy@16": weights[0], "accuracy@8": weights[1]}
+    assert summary["best_epoch"] == {"accuracy": 1, "accuracy@16": 1, "accuracy@8": 2}
 
 
 def test_generated_data_is_taken_from_its_images(images, tmp_path):

@@ -41,6 +41,7 @@ class Small(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
+        self.scaled = nn.Identity()  # before any layer that tells where channels lie
         self.stem = nn.Conv2d(3, 4, 3, padding=1)
         self.block = Block()
         self.last = ChannelsLast()
@@ -51,7 +52,7 @@ class Small(nn.Module):
         self.mixed = nn.Identity()
 
     def forward(self, images: Tensor) -> Tensor:
-        maps = self.norm(self.linear(self.last(self.block(self.stem(images)))))
+        maps = self.norm(self.linear(self.last(self.block(self.stem(self.scaled(images))))))
         tokens = self.attn(self.tokens(maps))
         return self.mixed(tokens - tokens.mean(0, keepdim=True)).mean(1)
 
@@ -59,14 +60,14 @@ class Small(nn.Module):
 def test_where_channels_lie_and_what_kind_a_layer_is() -> None:
     seen = survey(Small(), 8)
     assert {name: layer.channel_dim for name, layer in seen.items() if name} == {
-        "stem": 1, "block": 1, "block.inner": 1, "block.inner.conv": 1, "block.body": 1,
-        "block.body.0": 1, "block.body.1": 1, "last": 1, "linear": -1, "norm": -1, "tokens": -1,
-        "attn": -1, "mixed": -1,
+        "scaled": 1, "stem": 1, "block": 1, "block.inner": 1, "block.inner.conv": 1,
+        "block.body": 1, "block.body.0": 1, "block.body.1": 1, "last": 1, "linear": -1, "norm": -1,
+        "tokens": -1, "attn": -1, "mixed": -1,
     }  # fmt: skip
     kinds = {"convolution": {"stem", "block.inner.conv", "block.body.0"}, "mixer": {"attn"}}
     for kind, names in kinds.items():
         assert {name for name, layer in seen.items() if layer.kind == kind} == names
-    assert [name for name, layer in seen.items() if layer.takes_image] == ["stem", ""]
+    assert [name for name, layer in seen.items() if layer.takes_image] == ["scaled", "stem", ""]
     assert (seen["norm"].channels, seen["tokens"].output_shape) == (6, (2, 64, 6))
 
 
