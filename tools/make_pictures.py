@@ -20,7 +20,7 @@ from videopipe.report.pictures.canvas import COLOURS, Canvas, Picture
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 SHAPE_PIXELS, NUM_FRAMES, GAP = 44, 8, 3
-DEMO: tuple[Motion, ...] = ("left", "right", "up", "down", "grow", "shrink")
+DEMO: tuple[Motion, ...] = ("left", "right", "up", "down")
 
 
 def seeded_layer(channels: int, *axes: AxisConfig) -> S4ND:

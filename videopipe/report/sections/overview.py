@@ -76,9 +76,9 @@ def _stage_table(run: Run) -> Table:
             for key, value in record.get("summary", {}).items()
             if isinstance(value, str | int | float)
         )
-        rows.append(
-            (job.label, job.use, job.state, record.get("seconds"), summary, job.folder.name)
-        )
+        seconds = record.get("seconds")
+        took = None if seconds is None else round(seconds, 1)
+        rows.append((job.label, job.use, job.state, took, summary, job.folder.name))
     columns = ("stage", "use", "state", "seconds", "summary", "result")
     return Table("Stages", columns, rows)
 
