@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from s4nd.compiled.jit import Array, Team, compiled, in_parallel, inlined, take, team
+from s4nd.compiled.jit import Array, Team, called, compiled, in_parallel, inlined, take, team
 from s4nd.compiled.layouts import channels_lie_last, empty_like
 from s4nd.compiled.tiles import LANES, empty_block, multiply, padded
 
@@ -145,7 +145,7 @@ def _backward_of_units(
         unit = take(counter)
 
 
-@inlined
+@called
 def _load(block: Array, signal: Array, n: int, c: int, height: int, width: int, last: bool) -> None:
     w = padded(width)
     for i in range(height):
@@ -159,7 +159,7 @@ def _load(block: Array, signal: Array, n: int, c: int, height: int, width: int, 
                     block[(i * w + j) * LANES + lane] = signal[n, c + lane, i * width + j]
 
 
-@inlined
+@called
 def _store(
     block: Array, signal: Array, n: int, c: int, height: int, width: int, last: bool
 ) -> None:
@@ -175,7 +175,7 @@ def _store(
                     signal[n, c + lane, i * width + j] = block[(i * w + j) * LANES + lane]
 
 
-@inlined
+@called
 def _load_matrix(block: Array, matrices: Array, c: int) -> None:
     size = matrices.shape[1]
     for i in range(size):
@@ -184,7 +184,7 @@ def _load_matrix(block: Array, matrices: Array, c: int) -> None:
                 block[(i * padded(size) + j) * LANES + lane] = matrices[c + lane, i, j]
 
 
-@inlined
+@called
 def _store_matrix(block: Array, matrices: Array, c: int) -> None:
     size = matrices.shape[1]
     for i in range(size):

@@ -29,7 +29,7 @@ def padded(size: int) -> int:
     return -(-size // EDGE) * EDGE
 
 
-@inlined
+@called
 def empty_block(count: int, like: Array) -> Array:
     """Zeros: `count` numbers of every channel, from a place that vectors do not straddle."""
     whole = np.zeros((count + 8) * LANES, like.dtype)
