@@ -57,9 +57,10 @@ mutants: $(INSTALLED)
 		--workers $(WORKERS) --seconds $(BUDGET) $(if $(LINES),--lines $(LINES)) \
 		$(if $(RECORD),--out $(RECORD))
 
-# Your own videos: make bench VIDEOS=folder. Run it on an idle machine.
+# Your own videos: make bench VIDEOS=folder. Into docs/performance.md: make bench WRITE=1. Run it on
+# an idle machine.
 bench: $(INSTALLED)
-	$(BIN)/python tools/bench.py $(if $(VIDEOS),--videos "$(VIDEOS)")
+	$(BIN)/python tools/bench.py $(if $(VIDEOS),--videos "$(VIDEOS)") $(if $(WRITE),--write)
 
 docs: $(INSTALLED)
 	$(BIN)/python tools/make_site.py

@@ -4,7 +4,7 @@
 
 Every row is one way to get clips of `--num-frames` frames at random places, opening the file each
 time as training does: our backends, and the libraries used directly. All ways take the same places
-in turn, and each place counts with the best of `--repeats`, so that the ratios of one run can be
+in turn, and each place counts with the median of `--repeats`, so that the ratios of one run can be
 compared also on a busy machine. Wrong frames are counted against a full decode in the decoder's
 order. Each way runs in its own process, which gives its memory above that of the imports.
 """
@@ -32,7 +32,7 @@ def main() -> int:
     parser.add_argument("--num-frames", type=int, default=30)
     parser.add_argument("--short-side", type=int, default=None)
     parser.add_argument("--rounds", type=int, default=3, help="clips per file and way")
-    parser.add_argument("--repeats", type=int, default=3, help="of every clip; the best counts")
+    parser.add_argument("--repeats", type=int, default=3, help="of every clip; the median counts")
     parser.add_argument("--ways", nargs="*", default=WAYS, help=f"of: {', '.join(WAYS)}")
     parser.add_argument("--no-workers", action="store_true", help="leave out the loader")
     parser.add_argument("--json", type=Path, help="write the numbers here too")
@@ -143,7 +143,10 @@ def serve(args: argparse.Namespace) -> int:
                 frames = read(file, times)
                 seconds.append(time.perf_counter() - began)
             at_start = at_start or resident_megabytes()  # the first clip brings the imports
-            answer = {"seconds": min(seconds), "memory": resident_megabytes() - at_start}
+            answer = {
+                "seconds": statistics.median(seconds),
+                "memory": resident_megabytes() - at_start,
+            }
             answer["wrong"] = wrong_frames(file, times, frames)
         except Exception as error:  # noqa: BLE001 - any exception is a failure of this way
             answer = {"error": repr(error)[:200]}
@@ -237,7 +240,7 @@ def recommend(rows: dict[str, dict]) -> None:
 def compare_workers(files: list[Path], args: argparse.Namespace) -> dict[int, float]:
     """Clips per second of the training loader, in batches, with one and with two workers.
 
-    They take turns, and the best of each counts.
+    They take turns, and the median of each counts.
     """
     from torch.utils.data import DataLoader
 
@@ -252,8 +255,8 @@ def compare_workers(files: list[Path], args: argparse.Namespace) -> dict[int, fl
         records, num_frames=args.num_frames, clip_seconds=args.clip_seconds,
         short_side=args.short_side, transform=ClipTransform(),
     )  # fmt: skip
-    rates = dict.fromkeys((1, 2), 0.0)
-    for workers in [*rates] * args.repeats:
+    turns: dict[int, list[float]] = {1: [], 2: []}
+    for workers in [*turns] * args.repeats:
         loader = DataLoader(
             data, batch_size=LOADER_BATCH, num_workers=workers, collate_fn=collate,
             multiprocessing_context="forkserver",
@@ -262,7 +265,8 @@ def compare_workers(files: list[Path], args: argparse.Namespace) -> dict[int, fl
         skipped = 2  # batches, while the workers start
         seconds = times[-1] - times[skipped]
         clips = LOADER_BATCH * (len(times) - 1 - skipped)
-        rates[workers] = max(rates[workers], clips / seconds)
+        turns[workers].append(clips / seconds)
+    rates = {workers: statistics.median(each) for workers, each in turns.items()}
     print(f"training loader, batches of {LOADER_BATCH}: {rates[1]:.1f} clips/s with one worker, "
           f"{rates[2]:.1f} with two ({rates[2] / rates[1]:.2f} times)")  # fmt: skip
     return rates

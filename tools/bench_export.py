@@ -4,7 +4,7 @@
     python tools/bench_export.py --formats onnx --rounds 30 --json export.json
 
 Eager runs in evaluation mode without gradients, as `predict` does, with the kernels of S4ND layers
-cached. The candidates of a row take turns and the fastest of `--rounds` turns counts. Every file
+cached. The candidates of a row take turns and the median of `--rounds` turns counts. Every file
 is compared with its network before it is timed, as `videopipe export` does.
 """
 
@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -93,14 +94,16 @@ def bench(subject: Subject, formats: list[FileFormat], rounds: int) -> dict[str,
             if not found.holds:
                 raise SystemExit(f"{subject.architecture} as {format}: {found}")
             differences[format] = found.difference
-        best = dict.fromkeys(runs, float("inf"))
+        turns: dict[str, list[float]] = {name: [] for name in runs}
         for turn in range(rounds + 1):
             for name, run in runs.items():
                 start = time.perf_counter()
                 run(signal)
                 took = 1e3 * (time.perf_counter() - start)
-                best[name] = min(best[name], took) if turn else best[name]  # the first warms up
-    return {"shape": [1, *of.shape], "milliseconds": best, "differences": differences}
+                if turn:  # the first warms up
+                    turns[name].append(took)
+    times = {name: median(each) for name, each in turns.items()}
+    return {"shape": [1, *of.shape], "milliseconds": times, "differences": differences}
 
 
 def main() -> None:

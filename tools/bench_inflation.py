@@ -4,7 +4,7 @@
     python tools/bench_inflation.py --num-frames 8 --image-size 112 --repeats 5 --json bench.json
 
 Every row runs forward and backward on the same frames; the 2D network takes them as a batch. Rows
-take turns and the fastest of their repeats counts. Processor time is that of all threads. On a
+take turns and the median of their repeats counts. Processor time is that of all threads. On a
 shared machine it is more reliable than wall-clock time. The naive row runs
 every inflated kernel as a plain Conv3d, as most I3D code does.
 """
@@ -14,6 +14,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import timm
@@ -77,14 +78,17 @@ def step_video(architecture: str, clip: Tensor, options: dict[str, Any]) -> Call
 
 
 def measure(steps: dict[str, Callable[[], None]], repeats: int) -> dict[str, tuple[float, float]]:
-    """Fewest seconds of each step, by the clock and by the processor; one round warms up."""
-    best = dict.fromkeys(steps, (float("inf"), float("inf")))
+    """Median seconds of each step, by the clock and by the processor; one round warms up."""
+    turns: dict[str, list[tuple[float, float]]] = {name: [] for name in steps}
     for turn in range(repeats + 1):
         for name, step in steps.items():
             took = seconds_of(step)
             if turn:
-                best[name] = (min(best[name][0], took[0]), min(best[name][1], took[1]))
-    return best
+                turns[name].append(took)
+    return {
+        name: (median(clock for clock, _ in each), median(processor for _, processor in each))
+        for name, each in turns.items()
+    }
 
 
 def seconds_of(step: Callable[[], None]) -> tuple[float, float]:

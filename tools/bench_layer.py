@@ -8,9 +8,10 @@
     python tools/bench_layer.py --json results.json    the same numbers as JSON
 
 Every number is forward + backward with kernel generation included. The candidates of a row take
-turns and the fastest of `--rounds` turns counts, so that other programs on the machine have little
-influence. For a step of a whole network the median turn counts. On a GPU a turn is timed by events
-after a warm-up, and memory is what torch's allocator holds.
+turns, and the median of `--rounds` turns counts. A network's step runs as in training: freed memory
+is kept, and ConvNeXt-T runs with the gradients of `DepthwiseByProducts` and without; the faster
+counts. On a GPU a turn is timed by events after a warm-up, and memory is what torch's allocator
+holds.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ import torch
 from bench_device import added_megabytes, check_device, device_name, milliseconds, warm_up
 from torch import Tensor, nn
 
+from pretrained_2d.training.efficiency.allocator import keeping_freed_memory
+from pretrained_2d.training.efficiency.depthwise import DepthwiseByProducts
 from s4nd import S4ND, AxisConfig
 
 SHAPES = [(8, 96, 56, 56), (8, 192, 28, 28), (8, 384, 14, 14), (8, 768, 7, 7), (1, 96, 15, 56, 56)]
@@ -66,10 +69,9 @@ def step_of(module: nn.Module, signal: Tensor) -> Callable[[], None]:
 def take_turns(
     steps: dict[str, Callable[[], None]],
     rounds: int,
-    choose: Callable[[list[float]], float] = min,
     device: torch.device = CPU,
 ) -> dict[str, float]:
-    """Milliseconds of the chosen turn of each; slow candidates get fewer turns, at least 9."""
+    """Milliseconds of the median turn of each; slow candidates get fewer turns, at least 9."""
     turns: dict[str, list[float]] = {name: [] for name in steps}
     for step in steps.values():
         warm_up(step, device)
@@ -79,7 +81,7 @@ def take_turns(
                 continue
             step()  # warm up: another candidate's step has replaced the content of the cache
             turns[name].append(milliseconds(step, device))
-    return {name: choose(each) for name, each in turns.items()}
+    return {name: statistics.median(each) for name, each in turns.items()}
 
 
 def bench_shape(shape: tuple[int, ...], rounds: int, device: torch.device) -> dict[str, object]:
@@ -175,6 +177,16 @@ def network_step(mixer: str, batch: int, size: int, device: torch.device) -> Cal
     return step
 
 
+def by_products(step: Callable[[], None]) -> Callable[[], None]:
+    """The step as training runs it: some gradients of depthwise convolutions are products."""
+
+    def inside() -> None:
+        with DepthwiseByProducts():
+            step()
+
+    return inside
+
+
 def kernel_step(network: nn.Module) -> Callable[[], None]:
     """Kernel generation of every S4ND inside, forward and backward."""
     layers = [m for m in network.modules() if isinstance(m, S4ND)]
@@ -192,8 +204,11 @@ def bench_network(
     rounds: int, device: torch.device, batch: int = 8, size: int = 224
 ) -> dict[str, object]:
     steps = {mixer: network_step(mixer, batch, size, device) for mixer in ("s4nd", "conv")}
+    steps["conv, products"] = by_products(steps["conv"])
     steps["kernels"] = kernel_step(steps["s4nd"].network)  # type: ignore[attr-defined]
-    times = take_turns(steps, max(rounds // 2, 9), statistics.median, device)
+    with keeping_freed_memory(device):
+        times = take_turns(steps, max(rounds // 2, 9), device)
+    times["conv"] = min(times["conv"], times.pop("conv, products"))
     ratio, share = times["s4nd"] / times["conv"], times["kernels"] / times["s4nd"]
     print(
         f"training step, batch {batch}, {size} px: S4ND-ConvNeXt-T {times['s4nd']:.0f} ms, "

@@ -1,6 +1,6 @@
 """`videopipe predict` compared with its parts: throughput, memory over time, start-up.
 
-    python tools/bench_predict.py [--data FOLDER …] [--parts throughput loop memory start write]
+    python tools/bench_predict.py [--data FOLDER …] [--parts throughput loop start …]
 
 throughput  clips per second of the whole, against decoding alone and the model alone, with the
             same processes and threads: one decoder and one model thread, for a light and a heavy
@@ -9,6 +9,7 @@ throughput  clips per second of the whole, against decoding alone and the model 
 loop        the whole, against a plain loop over pytorchvideo's loader and the same network.
 memory      of all processes, after a tenth of 5,000 small videos and at the end.
 start       seconds from the command to the first finished row.
+vectors     `embed` and the stage `features` beside `predict`, start and end included.
 write       embeddings into a table that survives a kill, against plain pyarrow.
 """
 
@@ -24,10 +25,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bench_vectors import vectors
 from write_embeddings import write
 
 SHARED = Path(os.environ.get("VIDEOPIPE_SHARED", Path(__file__).parents[2] / "shared"))
-PARTS = ("throughput", "loop", "memory", "start", "write")
+PARTS = ("throughput", "loop", "memory", "start", "vectors", "write")
 LIGHT = {"depths": (1, 1, 1, 1), "widths": (8, 16, 32, 32)}
 HEAVY = {"depths": (1, 1, 3, 1), "widths": (32, 64, 128, 256)}
 FRAMES, SECONDS, PIXELS = 16, 2.0, 112
@@ -257,7 +259,12 @@ def journals(parts: Path) -> list[Path]:
     return [path for path in parts.glob("*.journal") if path.exists()]
 
 
-BENCHES = {"throughput": throughput, "loop": loop, "memory": memory, "start": start, "write": write}
+BENCHES = {
+    "throughput": throughput, "loop": loop, "memory": memory, "start": start, "write": write,
+    "vectors": lambda files, args, folder: vectors(
+        files, save_network(folder / "vectors", LIGHT), args.rounds, folder
+    ),
+}  # fmt: skip
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -34,11 +34,12 @@ the reason, and plain torch. Without a writable cache folder (`NUMBA_CACHE_DIR`)
 the loops are compiled again in each process. Damaged files in that folder are replaced. The loops
 run in torch's threads if torch uses GNU OpenMP, else in one, with one warning.
 
-The files: `operators.py` registers the operators. `products.py` (loops in `transpose.py`) computes
-`separable_product`, `toeplitz.py` computes `toeplitz_matrices`, `steps.py` computes `step_product`,
-and `rank_one.py` computes `rank_one_taps`, with loops over state spaces (`state_spaces.py`),
-channels (`channels.py`) and pole pairs (`pole_pairs.py`). `jit.py` compiles the loops and runs them
-in threads.
+The files: `operators.py` registers the operators. `planes.py` (with the products of `tiles.py`)
+computes `separable_product` on small images, `products.py` on the others, with torch's matrix
+products; `layouts.py` is what they know of memory. `toeplitz.py` computes `toeplitz_matrices`,
+`steps.py` computes `step_product`, and `rank_one.py` computes `rank_one_taps`, with loops over
+state spaces (`state_spaces.py`), channels (`channels.py`) and pole pairs (`pole_pairs.py`).
+`jit.py` compiles the loops and runs them in threads.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ OPTIONS: dict[str, Any] = {
     "error_model": "numpy",
 }
 Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
-_generated: Decorator = intrinsic
+generated: Decorator = intrinsic
 
 
 def check() -> None:
@@ -96,6 +96,11 @@ def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     return numba.njit(function, forceinline=True, **OPTIONS)
 
 
+def called(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a function once for all places that call it: large ones, called rarely."""
+    return numba.njit(function, **OPTIONS)
+
+
 def team() -> Team:
     """The threads that run `in_parallel`: the address of OpenMP's start function or 0, the number.
 
@@ -121,7 +126,7 @@ def _start_of_torch() -> int:
     return ctypes.cast(start, ctypes.c_void_p).value or 0
 
 
-@_generated
+@generated
 def in_parallel(typing: Any, team: Any, function: Any, arguments: Any) -> Any:
     """function(*arguments) in every thread of the team: they share the work by `take`.
 
@@ -183,7 +188,7 @@ def _borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:
     return array._getvalue()
 
 
-@_generated
+@generated
 def take(_typing: Any, counter: Any) -> Any:
     """Increment counter[0] atomically; returns its old value, which no other thread gets."""
 

@@ -12,6 +12,8 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
+from s4nd.compiled.layouts import channels_lie_last, empty_like, empty_with_leading_channels
+
 
 def _operator(name: str) -> Callable[[Callable[..., Any]], Any]:
     return torch.library.custom_op(f"s4nd::{name}", mutates_args=(), device_types="cpu")
@@ -131,26 +133,6 @@ def toeplitz_matrices(taps: Tensor, size: int) -> Tensor:
     return matrices
 
 
-def channels_lie_last(signal: Tensor) -> bool:
-    """Whether a signal (batch, channels, *axes) is (batch, *axes, channels) in memory."""
-    return signal.movedim(1, -1).is_contiguous() and not signal.is_contiguous()
-
-
-def empty_like(signal: Tensor) -> Tensor:
-    """With channels last if the signal has them there, else contiguous."""
-    return torch.empty_like(signal) if channels_lie_last(signal) else signal.new_empty(signal.shape)
-
-
-def empty_with_leading_channels(signal: Tensor) -> Tensor:
-    """Shaped like the signal, (channels, *axes but the last, batch, last) in memory.
-
-    A tensor of its own: autograd refuses in-place operations on the view that a permutation gives.
-    """
-    *axes, last = signal.shape[1:]
-    strides = signal.new_empty((*axes, len(signal), last)).movedim(-2, 0).stride()
-    return signal.new_empty_strided(signal.shape, strides)
-
-
 @_operator("separable_product")
 def _product(
     signal: Tensor, skip: Tensor, matrices: Sequence[Tensor]
@@ -210,12 +192,59 @@ _product_backward.register_fake(_fake_product_backward)
 _product_backward.register_autograd(_refuse_second_derivative)
 
 
+@_operator("plane_product")
+def _plane_product(signal: Tensor, skip: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    from s4nd.compiled import planes
+
+    return planes.forward(signal, skip, left, right)
+
+
+def _fake_plane_product(signal: Tensor, *_: Tensor) -> Tensor:
+    return empty_like(signal)
+
+
+@_operator("plane_product_backward")
+def _plane_product_backward(
+    grad: Tensor, signal: Tensor, skip: Tensor, left: Tensor, right: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    from s4nd.compiled import planes
+
+    return planes.backward(grad, signal, skip, left, right)
+
+
+def _fake_plane_product_backward(_grad: Tensor, signal: Tensor, *others: Tensor) -> tuple[Any, ...]:
+    return empty_like(signal), *(x.new_empty(x.shape) for x in others)
+
+
+def _save_inputs(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:  # noqa: ARG001
+    ctx.save_for_backward(*inputs)
+
+
+def _plane_product_autograd(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    gradients: tuple[Any, ...] = _plane_product_backward(grad, *ctx.saved_tensors)
+    return gradients
+
+
+_plane_product.register_fake(_fake_plane_product)
+_plane_product.register_autograd(_plane_product_autograd, setup_context=_save_inputs)
+_plane_product_backward.register_fake(_fake_plane_product_backward)
+_plane_product_backward.register_autograd(_refuse_second_derivative)
+
+# Of planes that are multiplied inside the cache: channels come in groups of 16 (`tiles.LANES`, or
+# two of them), and some ten blocks of 16 channels of a plane fit into a cache of 1 or 2 MB.
+CHANNEL_GROUP, LARGEST_PLANE = 16, 64 * 64
+
+
 def separable_product(signal: Tensor, skip: Tensor, matrices: Sequence[Tensor]) -> Tensor:
     """The product with one matrix per axis plus the skip, shaped like the signal.
 
     signal (batch, channels, *axes), two axes or more; skip (channels,); matrices (channels, size,
     size), in the order of the axes.
     """
+    channels, *axes = signal.shape[1:]
+    if len(axes) == 2 and channels % CHANNEL_GROUP == 0 and axes[0] * axes[1] <= LARGEST_PLANE:
+        product: Tensor = _plane_product(signal, skip, *matrices)
+        return product
     y: Tensor = _product(signal, skip, matrices)[0]
     return y
 
@@ -247,10 +276,6 @@ def _fake_step_product_backward(
     return matrix.new_empty(matrix.shape if of_matrix else 0), g_signal
 
 
-def _save_step_product(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:  # noqa: ARG001
-    ctx.save_for_backward(*inputs)
-
-
 def _step_product_autograd(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
     of_matrix, of_signal = ctx.needs_input_grad
     found = _step_product_backward(grad, *ctx.saved_tensors, of_matrix, of_signal)
@@ -258,7 +283,7 @@ def _step_product_autograd(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tenso
 
 
 _step_product.register_fake(_fake_step_product)
-_step_product.register_autograd(_step_product_autograd, setup_context=_save_step_product)
+_step_product.register_autograd(_step_product_autograd, setup_context=_save_inputs)
 _step_product_backward.register_fake(_fake_step_product_backward)
 _step_product_backward.register_autograd(_refuse_second_derivative)
 

@@ -6,6 +6,8 @@ skip is written where the last product adds to it, or added while channels are m
 
 A signal is (batch, channels, a, b, last) below: `last` is the last axis, b the one before it, a all
 the others as one. Products need the layout (channels, b, a, batch, last).
+In loops a channels-last signal is (batch, a, b, last, channels); the innermost loop runs along the
+array that is written.
 """
 
 from __future__ import annotations
@@ -13,16 +15,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from s4nd.compiled import transpose
-from s4nd.compiled.jit import Array, team
-from s4nd.compiled.operators import (
-    channels_lie_last,
-    empty_like,
-    empty_with_leading_channels,
-)
+from s4nd.compiled.jit import Array, Team, compiled, in_parallel, inlined, take, team
+from s4nd.compiled.layouts import channels_lie_last, empty_like, empty_with_leading_channels
+
+CHANNELS = 64  # channels gathered at a time, in channels-last signals
+LANES = 16  # numbers written at a time
+SHARES = 64  # parts of the work, in channels-first signals
 
 
 def forward(
@@ -70,7 +72,7 @@ def backward(
     mine = _gather(flat).view(channels, *others, before, batch, last)
     first = kept[0].movedim(1, source).flatten(1).contiguous()
     g_skip = torch.empty_like(skip)
-    transpose.dots(_numbers(mine.flatten(1)), _numbers(first), _numbers(g_skip), team())
+    _dots_loop(_numbers(mine.flatten(1)), _numbers(first), _numbers(g_skip), team())
     g_matrices, g = [], mine
     for index, matrix in enumerate(left):
         if index:
@@ -94,15 +96,15 @@ def _gather(signal: Tensor) -> Tensor:
     if not channels_lie_last(signal):
         return leading.clone(memory_format=torch.contiguous_format)
     found = signal.new_empty(leading.shape)
-    transpose.gather(_numbers(signal.movedim(1, -1)), _numbers(found), team())
+    _gather_loop(_numbers(signal.movedim(1, -1)), _numbers(found), team())
     return found
 
 
 def _scatter(product: Tensor, signal: Tensor, skip: Tensor, found: Tensor) -> None:
     """Write product (channels, b, a, batch, last) + skip * signal to `found`, like signal."""
-    loop = transpose.scatter
+    loop = _scatter_loop
     if channels_lie_last(found):
-        loop, signal, found = transpose.scatter_last, signal.movedim(1, -1), found.movedim(1, -1)
+        loop, signal, found = _scatter_last_loop, signal.movedim(1, -1), found.movedim(1, -1)
     # A copy of the parameter: an array would pin its memory, which FSDP frees and reallocates.
     given = (product, signal.contiguous(), skip.clone(memory_format=torch.contiguous_format), found)
     loop(*[_numbers(x) for x in given], team())
@@ -111,3 +113,91 @@ def _scatter(product: Tensor, signal: Tensor, skip: Tensor, found: Tensor) -> No
 def _numbers(x: Tensor) -> Array:
     """An array with the memory of the tensor."""
     return x.detach().numpy()
+
+
+@compiled
+def _gather_loop(signal: Array, found: Array, team: Team) -> None:
+    """signal (batch, a, b, last, channels) -> found (channels, b, a, batch, last)."""
+    in_parallel(team, _gather_part, (np.zeros(1, np.int64), signal, found))
+
+
+@inlined
+def _gather_part(counter: Array, signal: Array, found: Array) -> None:
+    batch, a, b, last, channels = signal.shape
+    blocks = -(-channels // CHANNELS)
+    unit = take(counter)
+    while unit < a * b * blocks:
+        i, j, first = unit // blocks // b, unit // blocks % b, unit % blocks * CHANNELS
+        for n in range(batch):
+            for c in range(first, min(first + CHANNELS, channels)):
+                for w in range(last):
+                    found[c, j, i, n, w] = signal[n, i, j, w, c]
+        unit = take(counter)
+
+
+@compiled
+def _scatter_last_loop(
+    product: Array, signal: Array, skip: Array, found: Array, team: Team
+) -> None:
+    """product (channels, b, a, batch, last) + skip * signal (batch, a, b, last, channels)."""
+    in_parallel(team, _scatter_last_part, (np.zeros(1, np.int64), product, signal, skip, found))
+
+
+@inlined
+def _scatter_last_part(
+    counter: Array, product: Array, signal: Array, skip: Array, found: Array
+) -> None:
+    batch, a, b, last, channels = signal.shape
+    unit = take(counter)
+    while unit < a * b * batch:
+        i, j, n = unit // batch // b, unit // batch % b, unit % batch
+        for first in range(0, channels - LANES + 1, LANES):
+            for w in range(last):
+                for lane in range(LANES):
+                    c = first + lane
+                    found[n, i, j, w, c] = product[c, j, i, n, w] + skip[c] * signal[n, i, j, w, c]
+        for c in range(channels - channels % LANES, channels):
+            for w in range(last):
+                found[n, i, j, w, c] = product[c, j, i, n, w] + skip[c] * signal[n, i, j, w, c]
+        unit = take(counter)
+
+
+@compiled
+def _scatter_loop(product: Array, signal: Array, skip: Array, found: Array, team: Team) -> None:
+    """product (channels, b, a, batch, last) + skip * signal (batch, channels, a, b, last)."""
+    in_parallel(team, _scatter_part, (np.zeros(1, np.int64), product, signal, skip, found))
+
+
+@inlined
+def _scatter_part(counter: Array, product: Array, signal: Array, skip: Array, found: Array) -> None:
+    batch, channels, a, b, last = signal.shape
+    each = -(-channels // SHARES)
+    first = take(counter) * each
+    while first < channels:
+        for c in range(first, min(first + each, channels)):
+            for n in range(batch):
+                for i in range(a):
+                    for j in range(b):
+                        for w in range(last):
+                            through = skip[c] * signal[n, c, i, j, w]
+                            found[n, c, i, j, w] = product[c, j, i, n, w] + through
+        first = take(counter) * each
+
+
+@compiled
+def _dots_loop(first: Array, second: Array, found: Array, team: Team) -> None:
+    """first and second (channels, count) -> found (channels,): their dot products."""
+    in_parallel(team, _dots_part, (np.zeros(1, np.int64), first, second, found))
+
+
+@inlined
+def _dots_part(counter: Array, first: Array, second: Array, found: Array) -> None:
+    each = -(-len(first) // SHARES)
+    start = take(counter) * each
+    while start < len(first):
+        for c in range(start, min(start + each, len(first))):
+            total = found.dtype.type(0)
+            for i in range(first.shape[1]):
+                total += first[c, i] * second[c, i]
+            found[c] = total
+        start = take(counter) * each
