@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import nn
-from toy_training import Colours, network, normalize, run
+from toy_training import CARD, Colours, network, normalize, run
 
 from pretrained_2d.errors import TrainingError
 from pretrained_2d.randomness import Sample
@@ -53,6 +53,26 @@ def test_the_log_counts_every_sample_once(tmp_path):
     } <= lines[0].keys()  # fmt: skip
     assert [record["epoch"] for record in records(tmp_path, "evaluation")] == [1, 2]
     assert len(saved_states(tmp_path / "state")) == 2
+
+
+def test_progress_is_reported_after_every_step(tmp_path):
+    """Two phases, of two epochs of three steps and of one epoch of five."""
+    seen = []
+    phases = [
+        Phase(data=Colours(count), epochs=epochs, normalize=normalize)
+        for count, epochs in ((12, 2), (20, 1))
+    ]
+    recipe = Recipe(
+        epochs=3, batch_size=4, lr=0.01, schedule="constant", warmup_steps=1, workers=0,
+        log_every_steps=1,
+    )  # fmt: skip
+    train(network(), phases, recipe=recipe, card=CARD, out=tmp_path, on_progress=seen.append)
+    assert [(each.step, each.total_steps) for each in seen] == [(n, 11) for n in range(1, 12)]
+    assert [each.epoch for each in seen] == [0, 0, 1, 1, 1, 2, 2, 2, 2, 2, 3]  # whole ones
+    rates = [0.005, *[0.01] * 5, 0.005, *[0.01] * 4]
+    assert [each.lr for each in seen] == pytest.approx(rates)
+    lines = records(tmp_path, "train")  # a step has the mean of the line before it
+    assert [each.loss for each in seen[1:]] == [line["loss"] for line in lines[:-1]]
 
 
 @pytest.mark.parametrize("batch_size", [8, 7])

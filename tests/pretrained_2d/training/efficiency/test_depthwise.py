@@ -74,3 +74,13 @@ def test_evaluation_and_autocast_are_left_to_torch(monkeypatch):
         layer(signal)
     with DepthwiseByProducts(), torch.autocast("cpu", dtype=torch.bfloat16):
         layer(signal)
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+def test_groups_left_out_are_one(channels):
+    signal, weight = torch.randn(2, channels, 9, 9), torch.randn(channels, channels, 5, 5)
+    weight.requires_grad_()
+    with DepthwiseByProducts():
+        output = functional.conv2d(signal, weight)
+    assert ("DepthwiseFunction" in type(output.grad_fn).__name__) == (channels == 1)
+    torch.testing.assert_close(output, functional.conv2d(signal, weight), rtol=0, atol=0)
