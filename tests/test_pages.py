@@ -22,6 +22,19 @@ def test_the_readme_leads_to_every_page() -> None:
     assert pages - linked == set()
 
 
+def test_numbers_of_the_readme_are_those_of_the_pages() -> None:
+    results = (REPOSITORY / "README.md").read_text().split("## Results")[1].split("\n\n")[1]
+    measured = [row.split("|")[-2] for row in results.splitlines()[2:]]
+    pages = "".join(
+        (REPOSITORY / "docs" / f"{name}.md").read_text() for name in ("results", "inflation")
+    )
+    numbers = [number for cell in measured for number in re.findall(r"\d+\.\d|\d,\d{3}", cell)]
+    assert len(numbers) > 20
+    assert [
+        number for number in numbers if not re.search(rf"(?<![\d.]){number}(?!\d)", pages)
+    ] == []
+
+
 def test_every_row_on_reliability_names_tests_that_exist() -> None:
     text = (REPOSITORY / "docs" / "reliability.md").read_text()
     rows = [line.split("|")[1:-1] for line in text.splitlines() if line.startswith("|")][2:]
