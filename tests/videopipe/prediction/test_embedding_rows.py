@@ -13,8 +13,13 @@ def rows(end_seconds: float, *, last: bool = True, largest: float = 8.0) -> list
     shape = EmbeddingShape(width=2, steps=4, clip_seconds=1.0, dtype="float16", per="frame")
     vectors = np.linspace(1.0, largest, 8).astype(np.float32)
     scores = VideoScores(
-        VideoRange("x.mp4"), 0, start_seconds=3.0, end_seconds=end_seconds, logits=vectors, last=last
-    )  # fmt: skip
+        VideoRange("x.mp4"),
+        0,
+        start_seconds=3.0,
+        end_seconds=end_seconds,
+        logits=vectors,
+        last=last,
+    )
     return EmbeddingColumns(shape).rows(scores)
 
 
