@@ -36,7 +36,8 @@ def test_a_frame_has_the_times_that_it_stands_for(
     end: float, times: list[tuple[float, float]]
 ) -> None:
     found = rows(end)
-    assert [(row["start_seconds"], row["end_seconds"]) for row in found] == pytest.approx(times)
+    spans = [(row["start_seconds"], row["end_seconds"]) for row in found]
+    np.testing.assert_allclose(spans, times, atol=1e-6)
     assert [row["embedding"].tolist() for row in found] == [
         [2 * n + 1, 2 * n + 2] for n in range(len(times))
     ]
