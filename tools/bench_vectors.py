@@ -21,7 +21,7 @@ def vectors(files: list[Path], model: Path, rounds: int, folder: Path) -> dict[s
     from videopipe.probing.probe_config import FeaturesConfig
     from videopipe.scoring.settings import Execution, Scoring
 
-    files = files * max(1, VIDEOS // len(files))
+    files = _links(files * max(1, VIDEOS // len(files)), folder / "videos")
     execution = Execution(device="cpu", workers=1, threads=1)
     records = tuple(VideoRecord(path=str(file), status="ok") for file in files)
     manifest = Manifest(labels=(), records=records, root=folder)
@@ -53,3 +53,12 @@ def vectors(files: list[Path], model: Path, rounds: int, folder: Path) -> dict[s
     for way, speed in found.items():
         print(f"{way}: {speed:.1f} videos/s, {speed / found['classes']:.2f} of classes")
     return found
+
+
+def _links(files: list[Path], folder: Path) -> list[Path]:
+    """A name of its own for every entry: `predict` takes a file that is named twice once."""
+    folder.mkdir()
+    links = [folder / f"{number:05}{file.suffix}" for number, file in enumerate(files)]
+    for link, file in zip(links, files, strict=True):
+        link.symlink_to(file.resolve())
+    return links
