@@ -82,7 +82,7 @@ STANDARD_OF_S4ND = {"torch", "einops"}
 # A library named here is imported below these paths and nowhere else.
 PLACES = {
     "yaml": ("videopipe/pipeline/document/yaml_text.py",),
-    "numba": ("s4nd/compiled/jit.py",),
+    "numba": ("s4nd/compiled/jit.py", "s4nd/compiled/tiles.py"),
     "av": ("videopipe/video/", "videopipe/dataset/"),
     "decord": ("videopipe/video/", "videopipe/dataset/"),
     "torchcodec": ("videopipe/video/", "videopipe/dataset/"),

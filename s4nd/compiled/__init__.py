@@ -36,7 +36,7 @@ run in torch's threads if torch uses GNU OpenMP, else in one, with one warning.
 
 The files: `operators.py` registers the operators. `planes.py` (with the products of `tiles.py`)
 computes `separable_product` on small images, `products.py` on the others, with torch's matrix
-products; `layouts.py` is what they know of memory. `toeplitz.py` computes `toeplitz_matrices`,
+products; `memory_order.py` is what they know of memory. `toeplitz.py` computes `toeplitz_matrices`,
 `steps.py` computes `step_product`, and `rank_one.py` computes `rank_one_taps`, with loops over
 state spaces (`state_spaces.py`), channels (`channels.py`) and pole pairs (`pole_pairs.py`).
 `jit.py` compiles the loops and runs them in threads.

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from s4nd.compiled.layouts import channels_lie_last, empty_like, empty_with_leading_channels
+from s4nd.compiled.memory_order import channels_lie_last, empty_like, empty_with_leading_channels
 
 
 def _operator(name: str) -> Callable[[Callable[..., Any]], Any]:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from s4nd.compiled.jit import Array, Team, called, compiled, in_parallel, inlined, take, team
-from s4nd.compiled.layouts import channels_lie_last, empty_like
+from s4nd.compiled.memory_order import channels_lie_last, empty_like
 from s4nd.compiled.tiles import LANES, empty_block, multiply, padded
 
 UNITS = 16  # parts of the work, at least, if there are as many samples

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from s4nd.compiled.jit import Array, Team, compiled, in_parallel, inlined, take, team
-from s4nd.compiled.layouts import channels_lie_last, empty_like, empty_with_leading_channels
+from s4nd.compiled.memory_order import channels_lie_last, empty_like, empty_with_leading_channels
 
 CHANNELS = 64  # channels gathered at a time, in channels-last signals
 LANES = 16  # numbers written at a time

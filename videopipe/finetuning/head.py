@@ -23,9 +23,9 @@ def with_head_for(
     if card.labels == labels or (card.labels is None and num_outputs(model) == len(labels)):
         return model, replace(card, labels=labels), False
     with seeded("head", seed):
-        fresh, card, _ = with_new_head(model, card, len(labels))
+        fresh, card, _ = with_new_head(model, card, len(labels), labels)
         _start_small(fresh.head)
-    return fresh, replace(card, labels=labels), True
+    return fresh, card, True
 
 
 @torch.no_grad()

@@ -11,7 +11,7 @@ from videopipe.models import build_any, num_outputs
 
 
 def with_new_head(
-    network: nn.Module, card: ModelCard, num_classes: int
+    network: nn.Module, card: ModelCard, num_classes: int, labels: tuple[str, ...] | None = None
 ) -> tuple[nn.Module, ModelCard, frozenset[str]]:
     """A network built for `num_classes`, all other weights copied; its card; names of new tensors.
 
@@ -21,7 +21,7 @@ def with_new_head(
     options = {**card.options, "num_classes": num_classes}
     if card.architecture.startswith("transformers/") and num_outputs(network) == 0:
         options["pooled_head"] = True
-    card = replace(card, options=options, labels=None, multi_label=False)
+    card = replace(card, options=options, labels=labels, multi_label=False)
     fresh = build_any(card)
     old, state = network.state_dict(), fresh.state_dict()
     of_head = _names_of_head(fresh)
