@@ -159,9 +159,9 @@ def _best_at(size: int, out: Path, device: torch.device, evaluation: ImageEvalua
 
 def _numbers(result: TrainingResult) -> dict[str, Any]:
     return {
-        "best": {name: round(best.value, 4) for name, best in result.best.items()},
+        "best": {name: round(best.value, 6) for name, best in result.best.items()},
         "best_epoch": {name: best.epoch for name, best in result.best.items()},
-        "last": {name: round(value, 4) for name, value in result.metrics.items()},
+        "last": {name: round(value, 6) for name, value in result.metrics.items()},
         "steps": result.steps,
         "batch_size": result.batch_size,
         "seconds": round(result.seconds, 1),

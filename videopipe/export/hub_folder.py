@@ -97,7 +97,7 @@ def _model_index(name: str, task: str, metrics: Mapping[str, Any]) -> list[str]:
                 "task": {"type": task},
                 "dataset": {"name": f"{metrics['videos']} videos", "type": "videos"},
                 "metrics": [
-                    {"type": "accuracy", "name": what, "value": round(value, 4)}
+                    {"type": "accuracy", "name": what, "value": round(value, 6)}
                     for what, value in scores.items()
                 ],
             }

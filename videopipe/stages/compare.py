@@ -53,7 +53,7 @@ def run(config: CompareConfig, inputs: Inputs, out: Path) -> Summary:
     write_text(out / "table.csv", csv_text(rows))
     write_text(out / "table.md", markdown(rows, pairs, reference, config.paper))
     write_text(out / "table.json", json.dumps(without_nan(whole), indent=2, allow_nan=False))
-    return {"rows": len(rows), "top1": {row.name: round(row.top1, 4) for row in rows}}
+    return {"rows": len(rows), "top1": {row.name: round(row.top1, 6) for row in rows}}
 
 
 STAGE = Stage(

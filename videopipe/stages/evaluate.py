@@ -76,10 +76,10 @@ def run(config: EvaluateConfig, inputs: Inputs, out: Path) -> Summary:
         return _multi_label_summary(metrics)
     top1 = metrics["top1"]
     return {
-        "top1": round(top1["value"], 4),
-        "interval": [round(top1["low"], 4), round(top1["high"], 4)],
-        "top5": round(metrics["top5"]["value"], 4),
-        "mean_class": round(metrics["mean_class"], 4),
+        "top1": round(top1["value"], 6),
+        "interval": [round(top1["low"], 6), round(top1["high"], 6)],
+        "top5": round(metrics["top5"]["value"], 6),
+        "mean_class": round(metrics["mean_class"], 6),
         "videos": metrics["videos"],
         "failed": metrics["failed"],
         "protocol": metrics["protocol"],
@@ -90,8 +90,8 @@ def run(config: EvaluateConfig, inputs: Inputs, out: Path) -> Summary:
 def _multi_label_summary(metrics: dict[str, Any]) -> Summary:
     entry = metrics["mean_average_precision"]
     return {
-        "mean_average_precision": round(entry["value"], 4),
-        "interval": [round(entry["low"], 4), round(entry["high"], 4)],
+        "mean_average_precision": round(entry["value"], 6),
+        "interval": [round(entry["low"], 6), round(entry["high"], 6)],
         "videos": metrics["videos"],
         "failed": metrics["failed"],
         "protocol": metrics["protocol"],

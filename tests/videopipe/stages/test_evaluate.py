@@ -33,8 +33,12 @@ ONE = Execution(device="cpu", workers=1, threads=1, batch_size=1)
 
 def scored(config: EvaluateConfig, inputs: Inputs, out: Path) -> dict[str, Any]:
     out.mkdir(parents=True)
-    run(config, inputs, out)
-    return json.loads((out / "metrics.json").read_text())
+    summary = run(config, inputs, out)
+    metrics: dict[str, Any] = json.loads((out / "metrics.json").read_text())
+    top1 = [metrics["top1"][name] for name in ("value", "low", "high")]
+    # Rounded to four digits, 127 of 152 would be printed as 83.5 % in place of 83.6 %.
+    assert [summary["top1"], *summary["interval"]] == pytest.approx(top1, abs=1e-6)
+    return metrics
 
 
 def test_scores_are_the_same_bits_however_they_are_computed(
